@@ -9,6 +9,7 @@ from dispatcher.http.endpoints import Endpoint
 # In the order of the document.
 MODULES = (
     "dispatcher.features.deliveries.endpoints",
+    "dispatcher.features.deliveries.sweep_endpoint",
     "dispatcher.features.overview.endpoints",
     "dispatcher.features.held.endpoints",
     "dispatcher.features.captured.endpoints",

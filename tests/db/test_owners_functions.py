@@ -11,6 +11,13 @@ from tests.support.scene import Connection
 
 # A call of each, for a row of the workspace at home. {place} is the workspace that it names.
 CALLS = {
+    "claim_of": "({place}, {waits})",
+    "count_dead_deliveries": "({place}, 10)",
+    "count_enrollments": "({place}, (SELECT id FROM dispatcher.sequences WHERE name = 'drip'), 10)",
+    "find_contacts": "({place}, '', NULL, NULL, NULL, NULL, 10, 10)",
+    "held_by_channel": "({place}, 10)",
+    "newest_dead_deliveries": "(9223372036854775807, 10, NULL, NULL, {place}, NULL, NULL, NULL, 10)",
+    "sequence_funnel": "({place}, (SELECT id FROM dispatcher.sequences WHERE name = 'drip'), 10)",
     "audience": """({place}, '{{"all": true}}')""",
     "audience_count": """({place}, '{{"all": true}}')""",
     "audience_faults": """({place}, '$', '{{"contacts": ["nobody"]}}')""",

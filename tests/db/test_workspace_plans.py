@@ -61,7 +61,7 @@ ASKED: dict[str, tuple[str, str, tuple[object, ...]]] = {
         "matching",
         ([7, 8], 51, None, None, None, None, "x", None, None),
     ),
-    "overview_held": ("dispatcher.features.overview.store", "held", (10_000,)),
+    "overview_held": ("dispatcher.features.overview.store", "held", (*WHOSE, 10_000)),
     "overview_throughput": ("dispatcher.features.overview.store", "throughput", (*WHOSE, 3600.0)),
     "held": ("dispatcher.features.held.store", "list", (*WHOSE, 51, None, None, None, None, None)),
     "held_page": ("dispatcher.features.held.store", "list", (*WHOSE, 51, None, LONG_AGO, 0, SOON, None)),

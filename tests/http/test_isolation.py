@@ -44,6 +44,7 @@ SILENT = {
     *("putSequence", "pauseSequence", "resumeSequence", "deleteSequence", "enrolContact"),
     *("enrolContacts", "changeEnrolments", "pauseEnrolment", "resumeEnrolment", "cancelEnrolment", "previewMove"),
     *("moveEnrolments", "tellContactEvent"),
+    *("listContacts", "listDeadDeliveries", "listDeadDeliveryGroups"),
     *("getTimeline", "putCampaign", "deployCampaign", "testCampaign", "noteOutcome", "putRule", "putTrigger"),
     "getCellDirectory",
 }

@@ -22,7 +22,7 @@ FILES = (
     "features/runs/schema/views",
     "features/runs/schema/triggers",
     "features/runs/schema/actions",
-    "features/deliveries/schema",
+    "features/deliveries/schema/functions",
     "features/dead_letters/schema",
     "features/pauses/schema",
     "features/schedules/schema",
@@ -55,14 +55,14 @@ FILES = (
     "features/workspaces/schema",
     "features/quiet_hours/schema",
     "features/caps/schema",
-    "features/deliveries/reading",
+    "features/deliveries/schema/reading",
     "features/rules/schema/tables",
     "features/rules/schema/catalogue",
     "features/rules/schema/rules",
     "features/rules/schema/decide",
     "features/rules/schema/notify",
     "features/overview/schema",
-    "features/deliveries/older_views",
+    "features/deliveries/schema/older_views",
 )
 
 

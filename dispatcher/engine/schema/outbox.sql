@@ -98,6 +98,7 @@ COMMENT ON COLUMN dispatcher.deliveries.traceparent IS 'the trace of whoever wro
 COMMENT ON COLUMN dispatcher.deliveries.retry_of IS 'the delivery that it was written in place of, with other variables';
 COMMENT ON COLUMN dispatcher.deliveries.ended IS 'it is written as ended, with this status and reason, and never sent';
 CREATE INDEX deliveries_of_run ON dispatcher.deliveries (run_id, node) WHERE run_id IS NOT NULL;
+CREATE INDEX deliveries_of_sequence ON dispatcher.deliveries (sequence_id, id) WHERE sequence_id IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.deliveries');
 -- The end of a delivery that a node has ordered moves its run on, whoever's that is: a request writes none.
 CREATE POLICY ordered_by_no_node ON dispatcher.deliveries AS RESTRICTIVE FOR INSERT TO dispatcher_tenant

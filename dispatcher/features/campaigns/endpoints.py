@@ -129,7 +129,7 @@ async def delete_campaign(call: Call) -> Done:
     return Done(models.DeletedCampaign(name, deleted.answer))
 
 
-@endpoint("GET", f"{_PATH}/plan", _RIGHT, answered=models.PLANNED, problems=(NOT_FOUND,))
+@endpoint("GET", f"{_PATH}/plan", _RIGHT, query=models.PlanQuery, answered=models.PLANNED, problems=(NOT_FOUND,))
 async def plan_campaign(call: Call) -> Done:
     """Show what a deployment would come to, and write nothing.
 
@@ -137,7 +137,7 @@ async def plan_campaign(call: Call) -> Done:
     that the template reads, and how long sending takes at the limits that are set.
     """
     try:
-        return Done(await planner.plan(call, await _find(call)))
+        return Done(await planner.plan(call, await _find(call), call.query.looked_at_max))
     except TriggerRefused as refused:
         raise refusal(refused) from refused
 

@@ -53,6 +53,18 @@ class NewCampaign(Asked, frozen=True, kw_only=True):
     send_window: SendWindow | None = None
 
 
+# More of them would take longer than a request may.
+LOOKED_AT_MAX = 500_000
+
+
+class PlanQuery(Asked, frozen=True):
+    """How thoroughly a plan looks."""
+
+    looked_at_max: Annotated[
+        int, Meta(ge=1, le=LOOKED_AT_MAX, description="The contacts that are looked at, at most.")
+    ] = LOOKED_AT_MAX
+
+
 class NewDeployment(Asked, frozen=True):
     """When a campaign is sent, and the key of the deployment."""
 

@@ -18,13 +18,11 @@ from dispatcher.http.endpoints import Call
 from dispatcher.liquid.template import Bounds
 from dispatcher.plans.simulation.planned import PlannedMessage
 
-# More of them would take longer than a request may.
-LOOKED_AT_MAX = 500_000
 SAMPLE = 10
 EXAMPLES = 3
 
 
-async def plan(call: Call, campaign: dict[str, Any]) -> PlannedCampaign:
+async def plan(call: Call, campaign: dict[str, Any], looked_at_max: int) -> PlannedCampaign:
     """Return the plan of a stored campaign. Raises TriggerRefused where its messages take too long to render."""
     config, here, name = call.served.config(), call.workspace, campaign["name"]
     template = (await templates.find(call.database, here, [campaign["template"]], PUBLISHED)).get(campaign["template"])
@@ -34,7 +32,7 @@ async def plan(call: Call, campaign: dict[str, Any]) -> PlannedCampaign:
     reads = rules.reads([] if template is None else template.variables, given)
     found = store.Plan(0, 0, [], [], [])
     if not refused:
-        found = await store.plan(call.database, here, name, reads, LOOKED_AT_MAX, SAMPLE) or found
+        found = await store.plan(call.database, here, name, reads, looked_at_max, SAMPLE) or found
         refused += [] if found.contacts else [Fault("$.audience", "nobody is in it")]
     recipients = found.looked_at - sum(one.count for one in found.skipped)
     limit = _limit(config, campaign)

@@ -114,6 +114,7 @@ def show(caller: Caller, key: Key) -> None:
 def list_(
     caller: Caller,
     *,
+    name: Annotated[Text, typer.Option(help="Only with these words in the name, or words that begin so.")] = None,
     company: Annotated[Text, typer.Option(help="Only of this company.")] = None,
     tag: Annotated[Text, typer.Option(help="Only with this tag.")] = None,
     status: Annotated[Text, typer.Option(help="Only with this status.")] = None,
@@ -122,7 +123,7 @@ def list_(
     """List the contacts of a workspace in the order of their keys."""
     filters = {"company": company, "tag": tag, "status": status}
     if address is None:
-        found = caller.listed(endpoints.list_contacts, **filters)
+        found = caller.listed(endpoints.list_contacts, name=name, **filters)
     else:
         (one,) = addresses([address], None)
         body = {**filters, "address": one.text, "kind": one.kind, "after": caller.given.after or None}

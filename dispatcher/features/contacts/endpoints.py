@@ -50,12 +50,19 @@ def requested_address(text: str, kind: Kind | None, path: str = "query.address")
 
 @endpoint("GET", "/contacts", _RIGHT, query=models.ContactQuery, answered=models.CONTACTS)
 async def list_contacts(call: Call) -> Done:
-    """List contacts in the order of their keys."""
+    """List contacts in the order of their keys.
+
+    A filter that matches many looks at 5,000 of them: a page may be short, or empty, and still have a next_cursor.
+    """
     asked: models.ContactQuery = call.query
-    address = None if asked.address is None else requested_address(asked.address, asked.kind)
     start = read_name(NOUN, asked.cursor) or asked.after or ""
-    rows = await _listed(call, asked, address, start, asked.limit + 1)
-    return Done(models.Contacts(*page(rows, asked.limit, models.Contact, lambda row: cursor(NOUN, row["key"]))))
+    if asked.address is not None:
+        found = await _reached(call, asked, requested_address(asked.address, asked.kind), start)
+        return Done(models.Contacts(found, None))
+    filters = {"name": asked.name, **_filters(asked)}
+    rows, end = await store.listed(call.database, call.workspace, start, asked.limit + 1, **filters)
+    found, more = page(rows, asked.limit, models.Contact, lambda row: cursor(NOUN, row["key"]))
+    return Done(models.Contacts(found, cursor(NOUN, end) if more is None and end is not None else more))
 
 
 @endpoint(
@@ -74,15 +81,16 @@ async def search_contacts(call: Call) -> Done:
     """
     asked: models.ContactSearch = call.given
     address = requested_address(asked.address, asked.kind, "$.address")
-    rows = await _listed(call, asked, address, asked.after or "", 1)
-    return Done(models.Contacts([msgspec.convert(row, models.Contact) for row in rows], None))
+    return Done(models.Contacts(await _reached(call, asked, address, asked.after or ""), None))
 
 
-async def _listed(
-    call: Call, asked: models.ContactFilter, address: Address | None, start: str, count: int
-) -> list[dict[str, Any]]:
-    filters = {"company": asked.company, "status": asked.status, "tag": asked.tag}
-    return await store.listed(call.database, call.workspace, start, count, **filters, address=address)
+async def _reached(call: Call, asked: models.ContactFilter, address: Address, start: str) -> list[models.Contact]:
+    rows = await store.reached(call.database, call.workspace, address, behind=start, **_filters(asked))
+    return [msgspec.convert(row, models.Contact) for row in rows]
+
+
+def _filters(asked: models.ContactFilter) -> dict[str, str | None]:
+    return {"company": asked.company, "status": asked.status, "tag": asked.tag}
 
 
 @endpoint("GET", _ONE, _RIGHT, answered=models.CONTACT, problems=(NOT_FOUND,), tagged=True)

@@ -90,6 +90,7 @@ class ContactQuery(ContactFilter, frozen=True, kw_only=True):
 
     address: AddressText | None = None
     kind: OfKind = None
+    name: Annotated[Text | None, Meta(description="Words of the name, or their beginnings.")] = None
     cursor: LongCursor | None = None
     limit: Limit = 50
 

@@ -49,6 +49,7 @@ CREATE TABLE dispatcher.contacts (
 CREATE INDEX contacts_company ON dispatcher.contacts (company, tenant_id, workspace_id) WHERE company IS NOT NULL;
 CREATE INDEX contacts_status ON dispatcher.contacts (status, tenant_id, workspace_id);
 CREATE INDEX contacts_tags ON dispatcher.contacts USING gin (tags);
+CREATE INDEX contacts_names ON dispatcher.contacts USING gin (to_tsvector('simple', name)) WHERE name IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.contacts');
 
 CREATE TABLE dispatcher.contact_addresses (
@@ -179,6 +180,60 @@ BEGIN
     answer := 'changed';
 END $$;
 
+-- Contacts of a workspace in the order of their keys, behind one, p_most at most: those that have all words of a name (as beginnings),
+-- a company, a status and a tag, where given. Found by an index where p_looked have its words, company or tag at most; else so many
+-- are looked at in the order of keys, and where there may be more the last of them follows with `matches` false. As the owner: a
+-- policy keeps the indexes of words and tags from being used.
+CREATE FUNCTION dispatcher.find_contacts(
+    p_tenant_id text, p_workspace_id text, p_after text, p_name text, p_company text, p_status text, p_tag text, p_most integer,
+    p_looked integer
+) RETURNS TABLE (id bigint, key text, matches boolean)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    words CONSTANT tsquery := (SELECT coalesce(string_agg(quote_literal(w.lexeme) || ':*', ' & '), '')::tsquery
+                                 FROM unnest(to_tsvector('simple', p_name)) AS w);
+    few   bigint[];
+BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
+    IF p_name IS NOT NULL THEN
+        few := ARRAY(SELECT c.id FROM dispatcher.contacts c
+                      WHERE to_tsvector('simple', c.name) @@ words AND c.name IS NOT NULL AND c.tenant_id = p_tenant_id
+                        AND c.workspace_id = p_workspace_id LIMIT p_looked + 1);
+    ELSIF p_company IS NOT NULL THEN
+        few := ARRAY(SELECT c.id FROM dispatcher.contacts c
+                      WHERE c.company = p_company AND c.tenant_id = p_tenant_id AND c.workspace_id = p_workspace_id
+                      LIMIT p_looked + 1);
+    ELSIF p_tag IS NOT NULL THEN
+        few := ARRAY(SELECT c.id FROM dispatcher.contacts c
+                      WHERE c.tags @> ARRAY[p_tag] AND c.tenant_id = p_tenant_id AND c.workspace_id = p_workspace_id
+                      LIMIT p_looked + 1);
+    END IF;
+    RETURN QUERY
+    WITH looked AS MATERIALIZED (
+        SELECT c.* FROM unnest(few) AS f (id), LATERAL (SELECT o.* FROM dispatcher.contacts o WHERE o.id = f.id LIMIT 1) AS c
+         WHERE cardinality(few) <= p_looked
+        UNION ALL
+        -- The order by all columns of the key leaves its index as the only one that fits.
+        (SELECT c.* FROM dispatcher.contacts c
+          WHERE c.tenant_id BETWEEN p_tenant_id AND p_tenant_id AND c.workspace_id BETWEEN p_workspace_id AND p_workspace_id
+            AND c.key > p_after AND coalesce(cardinality(few) > p_looked, true)
+          ORDER BY c.tenant_id, c.workspace_id, c.key LIMIT p_looked)
+    ), found AS (
+        SELECT l.id, l.key, true
+          FROM looked l
+         WHERE l.key > p_after AND (p_name IS NULL OR to_tsvector('simple', l.name) @@ words)
+           AND (p_company IS NULL OR l.company = p_company) AND (p_status IS NULL OR l.status = p_status)
+           AND (p_tag IS NULL OR l.tags @> ARRAY[p_tag])
+         ORDER BY l.key LIMIT p_most
+    )
+    TABLE found
+    UNION ALL
+    SELECT NULL, max(l.key), false FROM looked l
+    HAVING count(*) = p_looked AND coalesce(cardinality(few) > p_looked, true);
+END $$;
+
+REVOKE ALL ON FUNCTION dispatcher.find_contacts FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dispatcher.find_contacts TO dispatcher_tenant;
 REVOKE ALL ON FUNCTION dispatcher.put_addresses, dispatcher.put_contact FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.contacts, dispatcher.contact_addresses TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.put_addresses, dispatcher.put_contact TO dispatcher_tenant;

@@ -18,6 +18,9 @@ from dispatcher.features.contacts.rules import ContactInput, contact_address
 
 _SQL = statements(__name__)
 
+# A filter looks at so many contacts before it answers with what it has found so far.
+LOOKED_MAX = 5_000
+
 # create: there must be none with the key; update: there must be one; put: fields that are not given become empty.
 Mode = Literal["create", "update", "upsert", "put"]
 Answer = Literal["created", "changed", "same", "exists", "unknown", "stale", "taken", "large"]
@@ -84,16 +87,38 @@ async def listed(
     behind: str,
     count: int,
     *,
+    name: str | None = None,
     company: str | None = None,
     status: str | None = None,
     tag: str | None = None,
-    address: Address | None = None,
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return contacts in the order of their keys, after a key.
+
+    With a key behind which the search goes on, where it has looked at as many as it may.
+    """
+    looked = max(LOOKED_MAX if any((name, company, status, tag)) else count, count)
+    asked = behind, name, company, status, tag, count, looked
+    rows = await database.fetch(_SQL["search"], here.tenant_id, here.workspace_id, *asked)
+    ids = [row["id"] for row in rows if row["matches"]]
+    ends = [row["key"] for row in rows if not row["matches"]]
+    found = await database.fetch(_SQL["list"], here.tenant_id, here.workspace_id, behind, ids, None, None, None)
+    return [_shown(row) for row in found], ends[0] if ends and len(ids) < count else None
+
+
+async def reached(
+    database: Database,
+    here: Workspace,
+    address: Address,
+    *,
+    behind: str = "",
+    company: str | None = None,
+    status: str | None = None,
+    tag: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return contacts in the order of their keys, after a key."""
-    contact_id = None if address is None else await by_address(database, here, address)
-    if address is not None and contact_id is None:
-        return []
-    asked = here.tenant_id, here.workspace_id, behind, company, status, tag, contact_id, count
+    """Return the contact with an address, if it matches."""
+    contact_id = await by_address(database, here, address)
+    ids = [] if contact_id is None else [contact_id]
+    asked = here.tenant_id, here.workspace_id, behind, ids, company, status, tag
     return [_shown(row) for row in await database.fetch(_SQL["list"], *asked)]
 
 

@@ -13,17 +13,21 @@ SELECT c.id, c.key, c.name, c.company, c.status, c.time_zone, c.locale, c.tags, 
           FROM dispatcher.contact_addresses a WHERE a.contact_id = c.id)::text AS addresses
   FROM dispatcher.contacts c WHERE c.tenant_id = $1 AND c.workspace_id = $2 AND c.key = $3;
 
+-- name: search
+-- The ids of contacts of a workspace behind a key that match, in the order of their keys, $8 at most of $9 that are looked at.
+SELECT id, key, matches FROM dispatcher.find_contacts($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
 -- name: list
--- Contacts of one workspace in the order of their keys, behind $3, filtered where something is given.
+-- The contacts of a workspace among these, behind $3, that match, in the order of their keys.
 SELECT c.id, c.key, c.name, c.company, c.status, c.time_zone, c.locale, c.tags, c.attributes::text, c.version, c.created_at,
        c.updated_at, c.updated_by,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('kind', a.kind, 'address', a.written) ORDER BY a.position), '[]')
           FROM dispatcher.contact_addresses a WHERE a.contact_id = c.id)::text AS addresses
-  FROM dispatcher.contacts c
+  FROM unnest($4::bigint[]) AS asked (id), LATERAL (SELECT * FROM dispatcher.contacts WHERE id = asked.id LIMIT 1) AS c
  WHERE c.tenant_id = $1 AND c.workspace_id = $2 AND c.key > $3
-   AND ($4::text IS NULL OR c.company = $4) AND ($5::text IS NULL OR c.status = $5)
-   AND ($6::text IS NULL OR c.tags @> ARRAY[$6]) AND ($7::bigint IS NULL OR c.id = $7)
- ORDER BY c.key LIMIT $8;
+   AND ($5::text IS NULL OR c.company = $5) AND ($6::text IS NULL OR c.status = $6)
+   AND ($7::text IS NULL OR c.tags @> ARRAY[$7])
+ ORDER BY c.key;
 
 -- name: by_address
 -- The contacts behind an address, of any of these kinds: one a kind at most.

@@ -31,8 +31,9 @@ def _listing(kind: Kind) -> Endpoint:
         asked: models.DeadLetterQuery = call.query
         scope = call.part.tenant_id, call.part.workspace_id
         start = min(read_id(noun, asked.cursor), asked.before)
-        ids = await store.page(call.database, kind, scope, asked, asked.until, below=start, count=asked.limit + 1)
+        ids, end = await store.page(call.database, kind, scope, asked, asked.until, below=start, count=asked.limit + 1)
         some, more = cut(ids, asked.limit, lambda last: cursor(noun, last))
+        more = cursor(noun, end) if more is None and end is not None else more
         found = await store.rows(call.database, kind, some)
         return Done(models.DeadLetters([msgspec.convert(row, models.DeadLetter) for row in found], more))
 
@@ -55,12 +56,17 @@ def _grouping(kind: Kind) -> Endpoint:
     async def groups(call: Call) -> Done:
         asked: models.DeadLetterFilter = call.query
         scope = call.part.tenant_id, call.part.workspace_id
-        ids = await store.page(call.database, kind, scope, asked, asked.until, below=ID_MAX, count=COUNTED_MAX + 1)
-        rows = await store.groups(call.database, kind, ids[:COUNTED_MAX], GROUPS_MAX)
+        if kind == "delivery":
+            rows = await store.group_deliveries(call.database, scope, asked, ID_MAX, COUNTED_MAX, GROUPS_MAX)
+            counted = rows[0]["counted"] if rows else 0
+            is_all = counted < COUNTED_MAX and all(row["is_all"] for row in rows)
+        else:
+            page = store.page(call.database, kind, scope, asked, asked.until, below=ID_MAX, count=COUNTED_MAX + 1)
+            ids, _ = await page
+            rows = await store.groups(call.database, kind, ids[:COUNTED_MAX], GROUPS_MAX)
+            counted, is_all = min(len(ids), COUNTED_MAX), len(ids) <= COUNTED_MAX
         found = [msgspec.convert(row, models.DeadLetterGroup) for row in rows]
-        return Done(
-            models.DeadLetterGroups(groups=found, counted=min(len(ids), COUNTED_MAX), is_all=len(ids) <= COUNTED_MAX)
-        )
+        return Done(models.DeadLetterGroups(groups=found, counted=counted, is_all=is_all))
 
     return Endpoint(
         operation=f"listDead{kind.capitalize()}Groups",
@@ -119,8 +125,9 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
         until = begun if asked.until is None else min(begun, asked.until)
         scope = call.part.tenant_id, call.part.workspace_id
         limit = min(asked.limit, JOBS_AT_ONCE) if kind == "job" else asked.limit
-        ids = await store.page(call.database, kind, scope, asked, until, below=place, count=limit + 1)
+        ids, end = await store.page(call.database, kind, scope, asked, until, below=place, count=limit + 1)
         some, more = cut(ids, limit, lambda last: cursor(noun, last, microseconds(begun)))
+        more = cursor(noun, end, microseconds(begun)) if more is None and end is not None else more
 
         async def act(page: Sequence[int]) -> list[NotDone]:
             answers = await store.act(call.database, verb, kind, page, asked.reason, call.actor)

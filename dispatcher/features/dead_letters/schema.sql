@@ -52,6 +52,40 @@ BEGIN
                       WHERE s.id = p_id), 'unknown');
 END $$;
 
+-- The newest dead deliveries below an id that match, p_most at most, of a tenant and workspace where given. p_looked are looked at,
+-- and where there may be more the last of them follows with `matches` false. As the owner, since policies would look each up twice
+-- more.
+CREATE FUNCTION dispatcher.newest_dead_deliveries(
+    p_below bigint, p_most integer, p_name text, p_channel text, p_tenant_id text, p_workspace_id text, p_since timestamptz,
+    p_until timestamptz, p_error text, p_looked integer
+) RETURNS TABLE (id bigint, channel text, error text, failed_at timestamptz, matches boolean)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
+    RETURN QUERY
+    WITH looked AS MATERIALIZED (
+        SELECT l.delivery_id, s.channel, s.error, s.finished_at, d.template_name
+          FROM dispatcher.dead_deliveries l,
+               LATERAL (SELECT o.tenant_id, o.workspace_id, o.template_name FROM dispatcher.deliveries o WHERE o.id = l.delivery_id LIMIT 1) AS d,
+               LATERAL (SELECT o.channel, o.error, o.finished_at FROM dispatcher.delivery_state o WHERE o.id = l.delivery_id LIMIT 1) AS s
+         WHERE l.discarded_at IS NULL AND l.delivery_id < p_below
+           AND (p_tenant_id IS NULL OR d.tenant_id = p_tenant_id) AND (p_workspace_id IS NULL OR d.workspace_id = p_workspace_id)
+         ORDER BY l.delivery_id DESC LIMIT p_looked
+    ), found AS (
+        SELECT l.delivery_id, l.channel, l.error, l.finished_at, true
+          FROM looked l
+         WHERE (p_name IS NULL OR l.template_name = p_name) AND (p_channel IS NULL OR l.channel = p_channel)
+           AND (p_since IS NULL OR l.finished_at >= p_since) AND (p_until IS NULL OR l.finished_at < p_until)
+           AND (p_error IS NULL OR position(lower(p_error) IN lower(l.error)) > 0)
+         ORDER BY l.delivery_id DESC LIMIT p_most
+    )
+    TABLE found
+    UNION ALL
+    SELECT min(l.delivery_id), NULL, NULL, NULL, false FROM looked l HAVING count(*) = p_looked;
+END $$;
+
+REVOKE ALL ON FUNCTION dispatcher.newest_dead_deliveries FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dispatcher.newest_dead_deliveries TO dispatcher_tenant;
 REVOKE ALL ON FUNCTION dispatcher.the_dead_are_listed, dispatcher.discard_delivery FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.dead_deliveries TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.discard_delivery TO dispatcher_tenant;

@@ -10,6 +10,9 @@ from dispatcher.features.dead_letters.models import MANY, DeadLetterFilter, Kind
 
 _SQL = statements(__name__)
 
+# A filter looks at so many before it answers with what it has found so far.
+LOOKED_MAX = 2_000
+
 
 async def page(
     database: Database,
@@ -20,15 +23,34 @@ async def page(
     *,
     below: int,
     count: int,
-) -> list[int]:
-    """Return the ids of the newest of a kind below an id, of one workspace or of all, that failed before `until`."""
+) -> tuple[list[int], int | None]:
+    """Return the ids of the newest of a kind below an id, of one workspace or of all, that failed before `until`.
+
+    With an id below which the search goes on, where it has looked at as many as it may.
+    """
     asked = meant.name, meant.channel, *scope, meant.since, until, meant.error
-    return [row["id"] for row in await database.fetch(_SQL[f"newest_{MANY[kind]}"], below, count, *asked)]
+    if kind != "delivery":
+        return [row["id"] for row in await database.fetch(_SQL[f"newest_{MANY[kind]}"], below, count, *asked)], None
+    looked = LOOKED_MAX if any((meant.name, meant.channel, meant.error, meant.since, until)) else count
+    rows = await database.fetch(_SQL["newest_deliveries"], below, count, *asked, max(looked, count))
+    ids = [row["id"] for row in rows if row["matches"]]
+    ends = [row["id"] for row in rows if not row["matches"]]
+    return ids, ends[0] if ends and len(ids) < count else None
 
 
 async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[str, Any]]:
     """Return those of these ids that are dead letters now, the newest first."""
     return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
+
+
+async def group_deliveries(
+    database: Database, scope: tuple[str | None, str | None], meant: DeadLetterFilter, below: int, most: int, count: int
+) -> list[dict[str, Any]]:
+    """Return the largest groups of the newest dead deliveries, `most` of them, with the same channel and error."""
+    asked = meant.name, meant.channel, *scope, meant.since, meant.until, meant.error
+    looked = LOOKED_MAX if any(asked[:2]) or any(asked[4:]) else most
+    rows = await database.fetch(_SQL["group_deliveries"], below, most, *asked, looked, count)
+    return [dict(row) for row in rows]
 
 
 async def groups(database: Database, kind: Kind, ids: Sequence[int], count: int) -> list[dict[str, Any]]:

@@ -8,16 +8,8 @@ SELECT r.id FROM dispatcher.runs r
  ORDER BY r.id DESC LIMIT $2;
 
 -- name: newest_deliveries
--- The same of deliveries.
-SELECT l.delivery_id AS id
-  FROM dispatcher.dead_deliveries l JOIN dispatcher.deliveries d ON d.id = l.delivery_id
-  JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
- WHERE l.discarded_at IS NULL AND l.delivery_id < $1 AND ($3::text IS NULL OR d.template_name = $3)
-   AND ($4::text IS NULL OR d.channel = $4)
-   AND ($5::text IS NULL OR d.tenant_id = $5) AND ($6::text IS NULL OR d.workspace_id = $6)
-   AND ($7::timestamptz IS NULL OR s.finished_at >= $7) AND ($8::timestamptz IS NULL OR s.finished_at < $8)
-   AND ($9::text IS NULL OR position(lower($9) IN lower(s.error)) > 0)
- ORDER BY l.delivery_id DESC LIMIT $2;
+-- The same of deliveries, of which $10 are looked at; the last of those follows where there may be more.
+SELECT id, matches FROM dispatcher.newest_dead_deliveries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ORDER BY id DESC, matches DESC;
 
 -- name: newest_jobs
 -- The same of jobs of campaigns.
@@ -45,10 +37,20 @@ SELECT 'job', count(*)
 -- name: groups
 -- The dead letters among these of kind $1, counted by name, channel and error; the largest groups first.
 SELECT kind, name, channel, error, count(*) AS letters, min(failed_at) AS oldest, max(failed_at) AS newest
-  FROM (SELECT kind, CASE WHEN kind <> 'delivery' THEN name END AS name, channel, left(coalesce(error, ''), 255) AS error,
-               failed_at
+  FROM (SELECT kind, name, channel, left(coalesce(error, ''), 255) AS error, failed_at
           FROM dispatcher.visible_dead_letters WHERE kind = $1 AND id = ANY ($2::bigint[])) AS few
  GROUP BY kind, name, channel, error ORDER BY letters DESC, newest DESC LIMIT $3;
+
+-- name: group_deliveries
+-- The newest dead deliveries below $1 that match, $2 at most of $10 that are looked at, counted by channel and error; the $11 largest
+-- groups first.
+WITH few AS MATERIALIZED (
+    SELECT channel, left(coalesce(error, ''), 255) AS error, failed_at, matches
+      FROM dispatcher.newest_dead_deliveries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+)
+SELECT 'delivery' AS kind, NULL AS name, channel, error, count(*) AS letters, min(failed_at) AS oldest, max(failed_at) AS newest,
+       (sum(count(*)) OVER ())::bigint AS counted, (SELECT bool_and(matches) FROM few) AS is_all
+  FROM few WHERE matches GROUP BY channel, error ORDER BY letters DESC, newest DESC LIMIT $11;
 
 -- name: rows
 -- Those of these ids that are dead letters of kind $1, newest first.

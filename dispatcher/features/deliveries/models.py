@@ -8,10 +8,25 @@ from msgspec import Meta, Raw, Struct, structs
 
 from dispatcher.base.errors import Fault
 from dispatcher.engine.rules.life import RECIPIENT_CHARACTERS_MAX
+from dispatcher.http.bulk import AtOnce
 from dispatcher.http.cursors import ID_MAX
-from dispatcher.http.models import BEGUN, ENDED, Asked, Before, Cursor, Json, Limit, Moment, Text, Why, page_model
+from dispatcher.http.models import (
+    BEGUN,
+    ENDED,
+    Asked,
+    Before,
+    Cursor,
+    Json,
+    Limit,
+    Moment,
+    Reason,
+    Text,
+    Why,
+    page_model,
+)
 
 Recipient = Annotated[str, Meta(max_length=RECIPIENT_CHARACTERS_MAX)]
+SweepAction = Literal["cancel", "move", "retry"]
 DeliveryLife = Literal[
     "pending", "claimed", "sending", "held", "parked", "queued", "sent", "called", "posted", "failed", "skipped"
 ]
@@ -98,12 +113,11 @@ class SentLines(Struct, frozen=True):
     lines: list[SentLine]
 
 
-class DeliveryQuery(Asked, frozen=True):
-    """A page of the deliveries that match a filter."""
+class DeliveryFilter(Asked, frozen=True):
+    """A filter of deliveries: all of its fields must match."""
 
     channel: Text | None = None
     life: DeliveryLife | None = None
-    idempotency_key: Text | None = None
     recipient: Annotated[Recipient | None, Meta(description="However its address is written.")] = None
     template_name: Text | None = None
     campaign: Text | None = None
@@ -111,6 +125,12 @@ class DeliveryQuery(Asked, frozen=True):
     error: Annotated[Text | None, Meta(description="Words of its error.")] = None
     since: Annotated[Moment | None, Meta(description="Written then or later.")] = None
     until: Annotated[Moment | None, Meta(description="Written before.")] = None
+
+
+class DeliveryQuery(DeliveryFilter, frozen=True):
+    """A page of the deliveries that match a filter."""
+
+    idempotency_key: Text | None = None
     before: Before = ID_MAX
     cursor: Cursor | None = None
     limit: Limit = 50
@@ -121,6 +141,21 @@ class DeliveryQuery(Asked, frozen=True):
         """Whether it looks at so many deliveries at most."""
         more = self.recipient, self.template_name, self.campaign, self.run_id, self.error, self.since, self.until
         return self.idempotency_key is None and (self.brief or any(one is not None for one in more))
+
+
+class SweepDeliveries(DeliveryFilter, frozen=True, kw_only=True):
+    """An action on all deliveries that match a filter."""
+
+    action: SweepAction
+    reason: Reason
+    run_at: Annotated[Moment | None, Meta(description="The new time, with move.")] = None
+    cursor: Cursor | None = None
+    limit: AtOnce = 500
+
+    def query(self) -> DeliveryQuery:
+        """Return its filter as the list takes it."""
+        fields = {name: getattr(self, name) for name in DeliveryFilter.__struct_fields__}
+        return DeliveryQuery(**fields, limit=self.limit, brief=True)
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
@@ -223,6 +258,8 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
     data: Annotated[Raw, Meta(description="What its function answered; null without one.")]
     retry_of: Annotated[int | None, Meta(description="The delivery that it was written in place of.")]
     retried_by: Annotated[int | None, Meta(description="The delivery that was written in its place.")]
+    claimed_at: Annotated[datetime | None, Meta(description="When a dispatcher took it; null once its attempt ended.")]
+    marked: Annotated[bool | None, Meta(description="Whether its call may have begun since then.")]
     receipt: str | None
     attempts: list[Attempt]
     evidence: list[Evidence]
@@ -317,6 +354,8 @@ WHOLE_DELIVERY = WholeDelivery(
     data=Raw(b"null"),
     retry_of=None,
     retried_by=None,
+    claimed_at=None,
+    marked=None,
     receipt="delivered",
     attempts=[
         Attempt(

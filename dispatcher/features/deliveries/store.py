@@ -229,6 +229,15 @@ async def reopen(database: Database, delivery_id: int, actor: str, reason: str) 
     return str(await database.value(_SQL["reopen"], delivery_id, actor, reason))
 
 
+async def act(
+    database: Database, action: str, ids: Sequence[int], actor: str, reason: str, run_at: datetime | None
+) -> dict[int, str]:
+    """Cancel, move or retry these in one transaction; return the answer for each."""
+    more = () if run_at is None else (run_at,)
+    rows = await database.fetch(_SQL[f"{action}_many"], ids, actor, reason, *more)
+    return {row["id"]: row["answer"] for row in rows}
+
+
 async def repair(
     database: Database, delivery_id: int, variables: bytes, actor: str, reason: str
 ) -> tuple[str, Written | None]:

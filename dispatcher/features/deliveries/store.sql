@@ -92,7 +92,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
        l.life, l.status, l.attempt, l.tries, d.max_attempts, l.run_at, l.finished_at, l.provider, l.provider_message_id, l.error,
        (SELECT a.data::text FROM dispatcher.delivery_state s JOIN dispatcher.delivery_answers a
             ON a.delivery_id = s.id AND a.token = s.token WHERE s.id = d.id) AS data,
-       d.retry_of, dispatcher.repair_of(d.id) AS retried_by,
+       d.retry_of, dispatcher.repair_of(d.id) AS retried_by, (dispatcher.claim_of(d.tenant_id, d.workspace_id, d.id)).*,
        (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt,
        CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END AS waits
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
@@ -155,6 +155,21 @@ SELECT dispatcher.move_delivery($1, $2, $3, $4);
 -- name: reopen
 -- Send a failed or skipped one again.
 SELECT dispatcher.reopen_delivery($1, $2, $3);
+
+-- name: cancel_many
+-- The same for a page, in one transaction; in the order of ids, as everybody takes locks.
+SELECT asked.id, dispatcher.cancel_delivery_by_id(asked.id, $2, $3) AS answer
+  FROM (SELECT id FROM unnest($1::bigint[]) AS r (id) ORDER BY id) AS asked;
+
+-- name: move_many
+-- Move a page, in one transaction; in the order of ids.
+SELECT asked.id, dispatcher.move_delivery(asked.id, $4, $2, $3) AS answer
+  FROM (SELECT id FROM unnest($1::bigint[]) AS r (id) ORDER BY id) AS asked;
+
+-- name: retry_many
+-- Send a page again, in one transaction; in the order of ids.
+SELECT asked.id, dispatcher.reopen_delivery(asked.id, $2, $3) AS answer
+  FROM (SELECT id FROM unnest($1::bigint[]) AS r (id) ORDER BY id) AS asked;
 
 -- name: repair
 -- Write a failed or skipped one anew, with further variables.

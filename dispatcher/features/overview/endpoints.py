@@ -26,8 +26,8 @@ async def get_overview(call: Call) -> Done:
         models.Overview(
             at=datetime.now(UTC),
             throughput=await store.throughput(call.database, call.part.tenant_id or "", call.part.workspace_id or ""),
-            held=await store.held(call.database),
-            dead=await store.dead(call.database),
+            held=await store.held(call.database, call.part),
+            dead=await store.dead(call.database, call.part),
             pauses=[
                 msgspec.convert(row, Pause)
                 for row in await pauses.listed(call.database, call.workspace if call.shown else None, 0, PAUSES_MAX)

@@ -23,3 +23,37 @@ COMMENT ON COLUMN dispatcher.throughput.workspace_id IS 'empty: the sum of all w
 CREATE INDEX throughput_age ON dispatcher.throughput (at);
 CALL dispatcher.isolate('dispatcher.throughput', p_records => true);
 GRANT SELECT ON dispatcher.throughput TO dispatcher_tenant;
+
+-- What stands still in a workspace, or with null in all: held deliveries by channel, counted to p_most of them, the oldest first.
+-- As the owner, since a policy would look each delivery up again.
+CREATE FUNCTION dispatcher.held_by_channel(p_tenant_id text, p_workspace_id text, p_most integer)
+RETURNS TABLE (channel text, deliveries bigint, oldest timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
+    RETURN QUERY
+    SELECT few.channel, count(*), min(few.held_at)
+      FROM (SELECT s.channel, s.held_at
+              FROM dispatcher.delivery_state s,
+                   LATERAL (SELECT o.tenant_id, o.workspace_id FROM dispatcher.deliveries o WHERE o.id = s.id LIMIT 1) AS d
+             WHERE s.held AND (p_tenant_id IS NULL OR d.tenant_id = p_tenant_id)
+               AND (p_workspace_id IS NULL OR d.workspace_id = p_workspace_id)
+             ORDER BY s.held_at LIMIT p_most) AS few
+     GROUP BY few.channel;
+END $$;
+
+-- How many dead deliveries there are, counted to p_most. As above.
+CREATE FUNCTION dispatcher.count_dead_deliveries(p_tenant_id text, p_workspace_id text, p_most integer) RETURNS bigint
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
+    RETURN (SELECT count(*)
+              FROM (SELECT FROM dispatcher.dead_deliveries l,
+                           LATERAL (SELECT o.tenant_id, o.workspace_id FROM dispatcher.deliveries o WHERE o.id = l.delivery_id LIMIT 1) AS d
+                     WHERE l.discarded_at IS NULL AND (p_tenant_id IS NULL OR d.tenant_id = p_tenant_id)
+                       AND (p_workspace_id IS NULL OR d.workspace_id = p_workspace_id)
+                     LIMIT p_most) AS few);
+END $$;
+
+REVOKE ALL ON FUNCTION dispatcher.held_by_channel, dispatcher.count_dead_deliveries FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dispatcher.held_by_channel, dispatcher.count_dead_deliveries TO dispatcher_tenant;

@@ -18,6 +18,7 @@ from dispatcher.features.overview.models import (
     Minute,
     Replica,
 )
+from dispatcher.http.endpoints import Part
 
 _SQL = statements(__name__)
 
@@ -39,14 +40,15 @@ async def throughput(database: Database, tenant_id: str, workspace_id: str) -> l
     return [Minute(at, channel, _lane(lane), outcome, count) for at, channel, lane, outcome, count in rows]
 
 
-async def held(database: Database) -> list[HeldChannel]:
-    """Return what is held, by channel."""
-    return [HeldChannel(*row) for row in await database.fetch(_SQL["held"], COUNT_MAX)]
+async def held(database: Database, part: Part) -> list[HeldChannel]:
+    """Return what is held in a part of the database, by channel."""
+    rows = await database.fetch(_SQL["held"], part.tenant_id, part.workspace_id, COUNT_MAX)
+    return [HeldChannel(*row) for row in rows]
 
 
-async def dead(database: Database) -> DeadCounts:
-    """Return the dead letters."""
-    return DeadCounts(*(await database.fetch(_SQL["dead"], COUNT_MAX))[0])
+async def dead(database: Database, part: Part) -> DeadCounts:
+    """Return the dead letters of a part of the database."""
+    return DeadCounts(*(await database.fetch(_SQL["dead"], part.tenant_id, part.workspace_id, COUNT_MAX))[0])
 
 
 async def backlog(database: Database, channels: Sequence[str]) -> list[LaneBacklog]:

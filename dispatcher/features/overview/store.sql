@@ -19,16 +19,14 @@ SELECT extract(epoch FROM at)::bigint AS at, channel, lane, outcome, sum(deliver
  GROUP BY at, channel, lane, outcome ORDER BY at;
 
 -- name: held
--- Held deliveries by channel, counted to $1 at most, the oldest first.
-SELECT few.channel, count(*) AS deliveries, min(few.held_at) AS oldest
-  FROM (SELECT channel, held_at FROM dispatcher.delivery_state WHERE held ORDER BY held_at LIMIT $1) AS few
- GROUP BY few.channel;
+-- Held deliveries of a workspace by channel, counted to $3 at most, the oldest first.
+SELECT channel, deliveries, oldest FROM dispatcher.held_by_channel($1, $2, $3::integer);
 
 -- name: dead
--- Dead letters of each kind, counted to $1 at most.
-SELECT (SELECT count(*) FROM (SELECT FROM dispatcher.runs WHERE dead LIMIT $1) AS few) AS runs,
-       (SELECT count(*) FROM (SELECT FROM dispatcher.dead_deliveries WHERE discarded_at IS NULL LIMIT $1) AS few) AS deliveries,
-       (SELECT count(*) FROM (SELECT FROM dispatcher.job_queue WHERE failed > 0 AND discarded_at IS NULL LIMIT $1) AS few) AS jobs;
+-- Dead letters of a workspace of each kind, counted to $3 at most.
+SELECT (SELECT count(*) FROM (SELECT FROM dispatcher.runs WHERE dead LIMIT $3) AS few) AS runs,
+       dispatcher.count_dead_deliveries($1, $2, $3::integer) AS deliveries,
+       (SELECT count(*) FROM (SELECT FROM dispatcher.job_queue WHERE failed > 0 AND discarded_at IS NULL LIMIT $3) AS few) AS jobs;
 
 -- name: backlog
 -- How many are due in each lane, counted to $2 at most, and for how many seconds the oldest has been; in all workspaces.

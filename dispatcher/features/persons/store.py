@@ -77,7 +77,7 @@ async def find(
             return None
         found.append(named)
     for one in addresses:
-        found += await contacts.listed(database, workspace, "", 1, address=one)
+        found += await contacts.reached(database, workspace, one)
     return rules.person_of([*addresses, *(one for row in found for one in contacts.addresses(row))])
 
 
@@ -87,7 +87,7 @@ async def facts(database: Database, workspace: Workspace, person: Person) -> lis
     tenant = workspace.tenant_id
     for one in person.addresses:
         what = {"kind": one.kind, "address": one.text}
-        shown = await contacts.listed(database, workspace, "", 2, address=one)
+        shown = await contacts.reached(database, workspace, one)
         entries = await suppressions.entries(database, tenant, one)
         preferences = await suppressions.preferences(database, tenant, _FIRST, PREFERENCES_MAX, of=one)
         said = await database.fetch(_SQL["said"], tenant, one.kind, one.text, *END, PREFERENCES_MAX)

@@ -88,8 +88,9 @@ async def list_runs(call: Call) -> Done:
     start = min(read_id(NOUN, asked.cursor), asked.before)
     part = call.part.tenant_id, call.part.workspace_id
     # A run that is deleted before it is read makes the page shorter, and not the list.
-    found = await store.newest(call.database, *part, asked, start, asked.limit + 1)
+    found, end = await store.newest(call.database, *part, asked, start, asked.limit + 1)
     some, more = cut(found, asked.limit, lambda last: cursor(NOUN, last))
+    more = cursor(NOUN, end) if more is None and end is not None else more
     return Done(models.Runs(await store.rows(call.database, some), more))
 
 

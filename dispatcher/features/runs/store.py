@@ -29,6 +29,9 @@ from dispatcher.plans.drawing.terminal import drawn_lines
 from dispatcher.plans.plan import decode as decode_plan
 
 _SQL = statements(__name__)
+
+# A filter looks at so many runs before it answers with what it has found so far.
+LOOKED_MAX = 5_000
 _cursor = msgspec.json.Decoder(dict[str, Visit]).decode
 
 Verb = Literal["pause", "resume", "cancel", "replay"]
@@ -104,16 +107,23 @@ def _asked(given: Trigger) -> tuple[object, ...]:
 
 async def newest(
     database: Database, tenant_id: str | None, workspace_id: str | None, asked: RunQuery, below: int, count: int
-) -> list[int]:
-    """Return the ids of the newest runs below an id; a tenant or a workspace that is None is any."""
+) -> tuple[list[int], int | None]:
+    """Return the ids of the newest runs below an id; a tenant or a workspace that is None is any.
+
+    With an id below which the search goes on, where it has looked at as many as it may.
+    """
     conditions: list[object] = [below, count, asked.status, asked.since, tenant_id, workspace_id]
     if asked.idempotency_key is not None:
         found = await database.fetch(_SQL["newest_of_key"], *conditions, asked.workflow, asked.idempotency_key)
     elif asked.workflow is not None:
         found = await database.fetch(_SQL["newest_of_workflow"], *conditions, asked.workflow)
     else:
-        found = await database.fetch(_SQL["newest"], *conditions)
-    return [row["id"] for row in found]
+        looked = max(LOOKED_MAX if asked.status or asked.since else count, count)
+        rows = await database.fetch(_SQL["newest"], *conditions, looked)
+        ids = [row["id"] for row in rows if row["matches"]]
+        ends = [row["id"] for row in rows if not row["matches"]]
+        return ids, ends[0] if ends and len(ids) < count else None
+    return [row["id"] for row in found], None
 
 
 async def rows(database: Database, ids: Sequence[int]) -> list[Run]:

@@ -9,13 +9,22 @@ SELECT place, execution_id, version, total_steps, duplicate, refusal, message, d
   FROM dispatcher.trigger_workflows($1, $2, $3, $4::text[], $5::text[], $6::text[], $7::text[]);
 
 -- name: newest
--- The ids of the newest runs below $1, $2 at most. The last condition lets the indexes of unfinished and of dead runs be
--- used.
-SELECT id FROM dispatcher.runs
- WHERE id < $1 AND ($3::text IS NULL OR status = $3) AND ($4::timestamptz IS NULL OR created_at >= $4)
-   AND ($5::text IS NULL OR tenant_id = $5) AND ($6::text IS NULL OR workspace_id = $6)
-   AND (coalesce($3 NOT IN ('pending', 'running', 'waiting', 'paused'), true) OR finished_at IS NULL)
- ORDER BY id DESC LIMIT $2;
+-- The ids of the newest runs below $1, $2 at most, among $7 that are looked at; the last of those follows where there may be more.
+-- The last condition lets the indexes of unfinished and of dead runs be used.
+WITH looked AS MATERIALIZED (
+    SELECT id, status, created_at FROM dispatcher.runs
+     WHERE id < $1 AND ($5::text IS NULL OR tenant_id = $5) AND ($6::text IS NULL OR workspace_id = $6)
+       AND (coalesce($3 NOT IN ('pending', 'running', 'waiting', 'paused'), true) OR finished_at IS NULL)
+     ORDER BY id DESC LIMIT $7
+), found AS (
+    SELECT id, true AS matches FROM looked
+     WHERE ($3::text IS NULL OR status = $3) AND ($4::timestamptz IS NULL OR created_at >= $4)
+     ORDER BY id DESC LIMIT $2
+)
+TABLE found
+UNION ALL
+SELECT min(id), false FROM looked HAVING count(*) = $7
+ ORDER BY id DESC, matches DESC;
 
 -- name: newest_of_workflow
 -- The same of the workflows called $7, deleted ones too. BETWEEN and the order by workflow leave runs_by_workflow as the

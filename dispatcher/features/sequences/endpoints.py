@@ -65,10 +65,10 @@ async def get_sequence(call: Call) -> Done:
     facts = structs.asdict(found) | {
         "settings": msgspec.to_builtins(found.settings),
         "steps": msgspec.to_builtins(found.steps),
-        "enrolments": await store.statuses(call.database, found.id),
+        "enrolments": await store.statuses(call.database, call.workspace, found.id),
         "funnel": [
             models.FunnelStep(name=names.get(row["step_id"]), **row)
-            for row in await store.funnel(call.database, found.id)
+            for row in await store.funnel(call.database, call.workspace, found.id)
         ],
         "versions": [
             models.SequenceVersion(**row) for row in await store.versions(call.database, found.id, VERSIONS_MAX)

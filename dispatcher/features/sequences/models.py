@@ -103,7 +103,7 @@ class SequencePage(Struct, frozen=True):
 
 
 class FunnelStep(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A step of any version: how many enrolments wait for it, and what has become of its messages."""
+    """A step of any version: of 10,000 enrolments those that wait for it, and what became of its newest messages."""
 
     step_id: int
     name: str | None
@@ -136,7 +136,9 @@ class Sequence(Struct, frozen=True, kw_only=True, rename="camel"):
     is_changed: bool
     settings: Json
     steps: list[Json]
-    enrolments: Annotated[dict[str, int], Meta(description="How many are active, paused, completed, cancelled.")]
+    enrolments: Annotated[
+        dict[str, int], Meta(description="How many of the newest 10,000 are active, paused, completed, cancelled.")
+    ]
     funnel: list[FunnelStep]
     versions: list[SequenceVersion]
     created_at: datetime

@@ -117,11 +117,12 @@ async def versions(database: Database, sequence_id: int, count: int) -> list[dic
     return [dict(row) for row in await database.fetch(_SQL["versions"], sequence_id, COUNTED_MAX, count)]
 
 
-async def funnel(database: Database, sequence_id: int) -> list[dict[str, Any]]:
-    """Return how many enrolments wait for each step, and what has become of what it sent."""
-    return [dict(row) for row in await database.fetch(_SQL["funnel"], sequence_id)]
+async def funnel(database: Database, here: Workspace, sequence_id: int) -> list[dict[str, Any]]:
+    """Return how many enrolments wait for each step, and what has become of its messages; of COUNTED_MAX each."""
+    return [dict(row) for row in await database.fetch(_SQL["funnel"], *_place(here), sequence_id, COUNTED_MAX)]
 
 
-async def statuses(database: Database, sequence_id: int) -> dict[str, int]:
-    """Return how many enrolments are active, paused, completed and cancelled."""
-    return {row["status"]: row["count"] for row in await database.fetch(_SQL["statuses"], sequence_id)}
+async def statuses(database: Database, here: Workspace, sequence_id: int) -> dict[str, int]:
+    """Return how many of the COUNTED_MAX newest enrolments are active, paused, completed and cancelled."""
+    rows = await database.fetch(_SQL["statuses"], *_place(here), sequence_id, COUNTED_MAX)
+    return {row["status"]: row["count"] for row in rows}

@@ -64,31 +64,24 @@ SELECT v.number, v.author, v.created_at, (v.total_steps / 2)::integer AS steps,
   FROM dispatcher.plan_versions v WHERE v.workflow_id = $1 ORDER BY v.number DESC LIMIT $3;
 
 -- name: funnel
--- Of each step, of any version: how many wait for it, and what has become of what it sent.
-WITH waiting AS (
-    SELECT replace(c.key, 'day-', '')::bigint AS step_id, count(*) AS waiting
-      FROM dispatcher.runs r, LATERAL (SELECT key FROM jsonb_each(r.state -> 'cursor') AS e WHERE e.value ->> 'standing' <> 'sending') AS c
-     WHERE r.workflow_id = $1 AND r.finished_at IS NULL GROUP BY 1
-), sent AS (
-    SELECT l.step_id, count(*) FILTER (WHERE l.status = 'pending') AS pending, count(*) FILTER (WHERE l.status = 'completed') AS sent,
-           count(*) FILTER (WHERE l.status = 'failed') AS failed, count(*) FILTER (WHERE l.status = 'skipped') AS skipped
-      FROM dispatcher.sequence_step_logs l WHERE l.sequence_id = $1 GROUP BY 1
-)
-SELECT coalesce(w.step_id, s.step_id) AS step_id, coalesce(w.waiting, 0) AS waiting, coalesce(s.pending, 0) AS pending,
-       coalesce(s.sent, 0) AS sent, coalesce(s.failed, 0) AS failed, coalesce(s.skipped, 0) AS skipped
-  FROM waiting w FULL JOIN sent s USING (step_id) ORDER BY 1;
+-- Of each step, of any version: how many enrolments wait for it, and what has become of what it sent; of $4 enrolments and of the $4
+-- newest messages.
+SELECT step_id, waiting, pending, sent, failed, skipped FROM dispatcher.sequence_funnel($1, $2, $3, $4);
 
 -- name: statuses
--- How many enrolments are what.
-SELECT e.status, count(*) AS count FROM dispatcher.sequence_enrollments e WHERE e.sequence_id = $1 GROUP BY 1;
+-- How many enrolments are what, of the newest $4.
+SELECT status, count FROM dispatcher.count_enrollments($1, $2, $3, $4);
 
 -- name: enrollments
--- Enrolments of a sequence below an id, newest first, $3 at most; with $4 those of a status.
+-- Enrolments of a sequence below an id, newest first, $3 at most; with $4 those of a status. The order by workflow leaves
+-- runs_by_workflow as the only index that fits.
 SELECT e.id, e.contact_id, c.key AS contact, e.version, e.status, e.current_step_index, e.next_step_at, e.reason, e.enrolled_at,
        e.finished_at
-  FROM dispatcher.sequence_enrollments e LEFT JOIN dispatcher.contacts c ON c.id = e.contact_id
- WHERE e.sequence_id = $1 AND e.id < $2 AND ($4::text IS NULL OR e.status = $4) AND ($5::text IS NULL OR c.key = $5)
- ORDER BY e.id DESC LIMIT $3;
+  FROM (SELECT id FROM dispatcher.runs WHERE workflow_id BETWEEN $1 AND $1 AND id < $2 ORDER BY workflow_id DESC, id DESC) AS r,
+       LATERAL (SELECT * FROM dispatcher.sequence_enrollments WHERE id = r.id LIMIT 1) AS e
+  LEFT JOIN dispatcher.contacts c ON c.id = e.contact_id
+ WHERE ($4::text IS NULL OR e.status = $4) AND ($5::text IS NULL OR c.key = $5)
+ LIMIT $3;
 
 -- name: enrollment
 -- One enrolment of a workspace.

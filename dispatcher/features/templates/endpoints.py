@@ -20,7 +20,7 @@ from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.models import PageQuery
 from dispatcher.http.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.http.roles import Right
+from dispatcher.http.roles import Right, may
 from dispatcher.liquid.template import Bounds, Sources
 
 NOUN = "templates"
@@ -37,6 +37,16 @@ class _Frozen(Struct, frozen=True):
     draft: Draft
     version: Version
     before: Found | None
+
+
+USES_MAX = 500
+# The right that its page takes.
+_SEEN_WITH = {
+    "campaign": Right.CAMPAIGNS,
+    "rule": Right.RULES,
+    "sequence": Right.SEQUENCES,
+    "workflow": Right.WORKFLOWS,
+}
 
 
 @endpoint("GET", "/templates", _RIGHT, query=models.TemplateQuery, answered=models.TEMPLATES)
@@ -97,6 +107,19 @@ async def list_template_versions(call: Call) -> Done:
     rows = await store.history(call.database, call.workspace, name, asked.limit + 1, at)
     some = page(rows, asked.limit, models.TemplateVersion, lambda row: cursor(VERSIONS_NOUN, row["number"]))
     return Done(models.TemplateVersions(*some))
+
+
+@endpoint("GET", f"{_ONE}/uses", _RIGHT, answered=models.TEMPLATE_USES, problems=(NOT_FOUND,))
+async def list_template_uses(call: Call) -> Done:
+    """List what sends a template: campaigns, rules, sequences by their drafts, workflows by their newest versions."""
+    name = (await _find(call)).name
+    found = await store.uses(call.database, call.workspace, name, USES_MAX + 1)
+    seen = [models.TemplateUser(kind, user) for kind, user in found[:USES_MAX] if _sees(call, kind)]  # type: ignore[arg-type]  # its SQL names them
+    return Done(models.TemplateUses(seen, len(found) <= USES_MAX))
+
+
+def _sees(call: Call, kind: str) -> bool:
+    return call.shown is None or may(call.shown.role, _SEEN_WITH[kind])
 
 
 @endpoint(

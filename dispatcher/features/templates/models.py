@@ -1,7 +1,7 @@
 """Models of the requests and answers about templates."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field, structs
 
@@ -153,6 +153,20 @@ class TemplateVersion(Struct, frozen=True, kw_only=True):
 TemplateVersions = page_model("TemplateVersions", "versions", TemplateVersion, "A page, the newest first.")
 
 
+class TemplateUser(Struct, frozen=True):
+    """What sends a template: a campaign, a rule, a sequence by its draft, or a workflow by its newest version."""
+
+    kind: Literal["campaign", "rule", "sequence", "workflow"]
+    name: str
+
+
+class TemplateUses(Struct, frozen=True):
+    """What sends a template, as far as the key may see it."""
+
+    uses: list[TemplateUser]
+    is_all: bool
+
+
 class PublishTemplate(Asked, frozen=True):
     """The version to publish."""
 
@@ -214,6 +228,7 @@ TEMPLATE_VERSIONS = TemplateVersions(
     ],
     next_cursor="dmVyc2lvbnMgMw",
 )
+TEMPLATE_USES = TemplateUses([TemplateUser("campaign", "spring-sale"), TemplateUser("workflow", "onboarding")], True)
 PUBLISHED_TEMPLATE = PublishedTemplate("welcome", published=3, before=2)
 PREVIEW = Preview(
     name="welcome",

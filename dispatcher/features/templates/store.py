@@ -164,3 +164,9 @@ def _key_parts(key: str) -> tuple[str, int, str] | None:
 def _sources(row: Any) -> Sources:  # noqa: ANN401 - a record has no type of its own
     content: dict[str, dict[str, str]] = msgspec.json.decode(row["sources"])
     return Sources(content["parts"], content["partials"], frozenset(row["rights"]))
+
+
+async def uses(database: Database, here: Workspace, name: str, count: int) -> list[tuple[str, str]]:
+    """Return what sends a template, as kinds and names."""
+    rows = await database.fetch(_SQL["uses"], here.tenant_id, here.workspace_id, name, count)
+    return [(row["kind"], row["name"]) for row in rows]

@@ -54,3 +54,25 @@ SELECT dispatcher.template_fault(asked.tenant_id, asked.workspace_id, asked.name
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
        AS asked (tenant_id, workspace_id, name, channel, place)
  ORDER BY asked.place;
+
+-- name: uses
+-- The campaigns, workflows (by their newest versions), sequences (by their drafts) and rules of a workspace with a template, $4 at
+-- most.
+SELECT kind, name
+  FROM (SELECT 'campaign' AS kind, c.name FROM dispatcher.campaigns c
+         WHERE c.tenant_id = $1 AND c.workspace_id = $2 AND c.template_name = $3
+        UNION
+        SELECT 'workflow', w.name
+          FROM dispatcher.workflows w,
+               LATERAL (SELECT templates FROM dispatcher.plan_versions WHERE id = w.current LIMIT 1) AS v,
+               jsonb_array_elements(v.templates) AS t
+         WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.deleted_at IS NULL AND w.kind = 'workflow' AND t ->> 'name' = $3
+        UNION
+        SELECT 'sequence', s.name
+          FROM dispatcher.sequences s JOIN dispatcher.sequence_steps t ON t.sequence_id = s.id
+         WHERE s.tenant_id = $1 AND s.workspace_id = $2 AND t.template = $3
+        UNION
+        SELECT 'rule', concat_ws('/', r.event_trigger, r.channel, r.audience)
+          FROM dispatcher.rules r JOIN dispatcher.rule_steps t ON t.rule_id = r.id
+         WHERE r.tenant_id = $1 AND r.workspace_id = $2 AND t.template_name = $3) AS used
+ ORDER BY kind, name LIMIT $4;

@@ -156,15 +156,44 @@ async def test_lists_are_filtered_and_paged_by_key(database: Database) -> None:
     ]
     await store.put(database, HERE, batch, "upsert", "ann")
     await put(database, "x", addresses=[{"kind": "push", "address": "token-1"}])
-    keys = [row["key"] for row in await store.listed(database, HERE, "c03", 3)]
-    assert keys == ["c04", "c05", "c06"]
-    leads = await store.listed(database, HERE, "", 50, company="Lee", status="lead", tag="t1")
-    assert [row["key"] for row in leads] == ["c01", "c11"]
-    assert [row["key"] for row in await store.listed(database, HERE, "", 9, address=Address("other", "token-1"))] == [
-        "x"
-    ]
-    assert await store.listed(database, HERE, "", 9, address=Address("email", "no@example.org")) == []
-    assert await store.listed(database, THERE, "", 50) == []
+    rows, end = await store.listed(database, HERE, "c03", 3)
+    assert ([row["key"] for row in rows], end) == (["c04", "c05", "c06"], None)
+    leads, end = await store.listed(database, HERE, "", 50, company="Lee", status="lead", tag="t1")
+    assert ([row["key"] for row in leads], end) == (["c01", "c11"], None)
+    assert [row["key"] for row in await store.reached(database, HERE, Address("other", "token-1"))] == ["x"]
+    assert await store.reached(database, HERE, Address("email", "no@example.org")) == []
+    assert await store.listed(database, THERE, "", 50) == ([], None)
+
+
+async def test_a_name_is_found_by_its_words_among_those_of_its_workspace(database: Database) -> None:
+    names = {"c1": "Ann-Marie Larsen", "c2": "Ann Lee", "c3": "Larsen", "c4": None}
+    await store.put(database, HERE, [said(key, name=name) for key, name in names.items()], "upsert", "ann")
+    await store.put(database, THERE, [said("other", name="Ann Larsen")], "upsert", "ann")
+
+    async def keys(name: str) -> list[str]:
+        return [row["key"] for row in (await store.listed(database, HERE, "", 50, name=name))[0]]
+
+    assert await keys("lars") == ["c1", "c3"]
+    assert await keys("LARSEN ann") == ["c1"]
+    assert await keys("ann") == ["c1", "c2"]
+    assert await keys("'); --") == []
+
+
+async def test_a_filter_that_matches_many_looks_at_some_and_goes_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LOOKED_MAX", 4)
+    batch = [said(f"c{n:02}", status="lead" if n == 9 else "active", tags=["all"]) for n in range(12)]
+    await store.put(database, HERE, batch, "upsert", "ann")
+    found, behind, ends = list[str](), "", list[str]()
+    for _ in range(4):
+        rows, end = await store.listed(database, HERE, behind, 4, status="lead", tag="all")
+        found += [row["key"] for row in rows]
+        if end is None:
+            break
+        ends.append(end)
+        behind = end
+    assert (found, ends) == (["c09"], ["c03", "c07", "c11"])
 
 
 @pytest.mark.parametrize(

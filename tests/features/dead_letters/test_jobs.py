@@ -33,7 +33,8 @@ async def failed(scene: Scene, campaigns: Campaigns) -> tuple[int, int]:
 
 async def _listed(scene: Scene, **fields: str) -> list[int]:
     meant = DeadLetterFilter(**fields)  # type: ignore[arg-type]  # texts all
-    return await store.page(scene.database, "job", EVERYBODY, meant, None, below=2**62, count=9)
+    ids, _ = await store.page(scene.database, "job", EVERYBODY, meant, None, below=2**62, count=9)
+    return ids
 
 
 async def _acted(scene: Scene, verb: str, job: int) -> str | None:

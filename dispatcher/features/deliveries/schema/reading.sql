@@ -93,6 +93,21 @@ BEGIN
     RETURN CASE WHEN one.ready THEN words ELSE coalesce(words, 'its pause has ended: it goes on in a moment') END;
 END $$;
 
+-- When a delivery was claimed, and whether it was marked since; nulls where it is not under way. As the owner, since a workspace
+-- does not see claims.
+CREATE FUNCTION dispatcher.claim_of(
+    p_tenant_id text, p_workspace_id text, p_id bigint, OUT claimed_at timestamptz, OUT marked boolean
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
+    SELECT c.claimed_at, s.marked INTO claim_of.claimed_at, claim_of.marked
+      FROM dispatcher.deliveries d
+      JOIN dispatcher.delivery_state s ON s.id = d.id
+      JOIN dispatcher.claims c ON c.token = s.token
+     WHERE d.id = p_id AND d.tenant_id = p_tenant_id AND d.workspace_id = p_workspace_id AND s.status = 'queued';
+END $$;
+
 -- Where a delivery stands; no row where there is none.
 CREATE FUNCTION dispatcher.delivery_status(
     delivery_id bigint DEFAULT NULL, idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
@@ -109,5 +124,5 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE l.id = dispatcher.find_delivery(delivery_status.delivery_id, delivery_status.idempotency_key, delivery_status.tenant_id, delivery_status.workspace_id)
 $$;
 
-REVOKE ALL ON FUNCTION dispatcher.standstill, dispatcher.waits_for, dispatcher.delivery_status FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dispatcher.standstill, dispatcher.waits_for TO dispatcher_tenant;
+REVOKE ALL ON FUNCTION dispatcher.standstill, dispatcher.waits_for, dispatcher.claim_of, dispatcher.delivery_status FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dispatcher.standstill, dispatcher.waits_for, dispatcher.claim_of TO dispatcher_tenant;

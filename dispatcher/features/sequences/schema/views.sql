@@ -31,3 +31,57 @@ COMMENT ON VIEW dispatcher.sequence_step_logs IS
     'what steps have sent: pending, completed, failed or skipped; written before anything is sent';
 
 GRANT SELECT ON dispatcher.sequence_enrollments, dispatcher.sequence_step_logs TO dispatcher_tenant;
+
+-- Of each step of a sequence, of any version: how many enrolments wait for it, and what has become of what it sent; of p_most
+-- enrolments and of the p_most newest messages. As the owner, since policies would look each up once more. BETWEEN leaves the index
+-- of a sequence as the only one that fits: the primary key was read to its end.
+CREATE FUNCTION dispatcher.sequence_funnel(p_tenant_id text, p_workspace_id text, p_sequence_id bigint, p_most integer)
+RETURNS TABLE (step_id bigint, waiting bigint, pending bigint, sent bigint, failed bigint, skipped bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
+    RETURN QUERY
+    WITH here AS (
+        SELECT s.id FROM dispatcher.sequences s
+         WHERE s.id = p_sequence_id AND s.tenant_id = p_tenant_id AND s.workspace_id = p_workspace_id
+    ), enrolled AS (
+        SELECT r.state FROM here h, LATERAL (SELECT o.state FROM dispatcher.runs o
+                                              WHERE o.workflow_id = h.id AND o.finished_at IS NULL LIMIT p_most) AS r
+    ), waits AS (
+        SELECT replace(c.key, 'day-', '')::bigint AS step, count(*) AS number
+          FROM enrolled r, LATERAL (SELECT e.key FROM jsonb_each(r.state -> 'cursor') AS e WHERE e.value ->> 'standing' <> 'sending') AS c
+         GROUP BY 1
+    ), written AS (
+        SELECT d.id, d.node FROM here h, LATERAL (SELECT o.id, o.node FROM dispatcher.deliveries o
+                                                   WHERE o.sequence_id BETWEEN h.id AND h.id AND o.node IS NOT NULL
+                                                   ORDER BY o.sequence_id DESC, o.id DESC LIMIT p_most) AS d
+    ), became AS (
+        SELECT w.node::bigint AS step, count(*) FILTER (WHERE s.status = 'queued') AS pending,
+               count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
+               count(*) FILTER (WHERE s.status = 'failed') AS failed, count(*) FILTER (WHERE s.status = 'skipped') AS skipped
+          FROM written w, LATERAL (SELECT o.status FROM dispatcher.delivery_state o WHERE o.id = w.id LIMIT 1) AS s
+         GROUP BY 1
+    )
+    SELECT coalesce(w.step, b.step), coalesce(w.number, 0), coalesce(b.pending, 0), coalesce(b.sent, 0), coalesce(b.failed, 0),
+           coalesce(b.skipped, 0)
+      FROM waits w FULL JOIN became b USING (step) ORDER BY 1;
+END $$;
+
+-- How many enrolments of a sequence are what, of the p_most newest. As above.
+CREATE FUNCTION dispatcher.count_enrollments(p_tenant_id text, p_workspace_id text, p_sequence_id bigint, p_most integer)
+RETURNS TABLE (status text, count bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
+    RETURN QUERY
+    SELECT CASE WHEN r.finished_at IS NULL AND h.status = 'paused' THEN 'paused' ELSE dispatcher.enrollment_status(r.status) END, count(*)
+      FROM dispatcher.sequences h,
+           LATERAL (SELECT o.status, o.finished_at FROM dispatcher.runs o
+                     WHERE o.workflow_id BETWEEN h.id AND h.id AND o.contact_id IS NOT NULL
+                     ORDER BY o.workflow_id DESC, o.id DESC LIMIT p_most) AS r
+     WHERE h.id = p_sequence_id AND h.tenant_id = p_tenant_id AND h.workspace_id = p_workspace_id
+     GROUP BY 1;
+END $$;
+
+REVOKE ALL ON FUNCTION dispatcher.sequence_funnel, dispatcher.count_enrollments FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dispatcher.sequence_funnel, dispatcher.count_enrollments TO dispatcher_tenant;
