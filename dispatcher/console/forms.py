@@ -114,3 +114,18 @@ def read_time(text: str) -> str:
     except ValueError:
         raise ValueError(f"is not a time: write it as 2030-01-31T08:00 (UTC), not {text[:40]}") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()
+
+
+def read_times(query: Mapping[str, str], *names: str) -> dict[str, str]:
+    """Return the times of a filter, those that are given. Raises Problem with every fault."""
+    found: dict[str, str] = {}
+    faults: list[Fault] = []
+    for name in names:
+        if text := query.get(name, "").strip():
+            try:
+                found[name] = read_time(text)
+            except ValueError as fault:
+                faults.append(Fault(f"query.{name}", str(fault)))
+    if faults:
+        raise faulty(faults)
+    return found

@@ -69,7 +69,7 @@ def _shown(visit: Visit, made: Form, problem: Problem | None = None) -> Answer:
 async def _acted(visit: Visit, made: Form, asks: Endpoint) -> Answer:
     try:
         body = read_form(made, visit.form)
-        answer = await (visit.ask(asks, **_sent(asks, body)) if made.act is None else made.act(visit, body))
+        answer = await (_asked(visit, asks, body) if made.act is None else made.act(visit, body))
     except Problem as problem:
         if problem.kind.status >= FAULTY.status + 100:
             raise
@@ -81,8 +81,8 @@ async def _acted(visit: Visit, made: Form, asks: Endpoint) -> Answer:
     return visit.go(back, words)
 
 
-def _sent(asks: Endpoint, body: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
-    return {"query" if asks.given is None else "body": body}
+async def _asked(visit: Visit, asks: Endpoint, body: Mapping[str, object]) -> object:
+    return await (visit.ask(asks, query=body) if asks.given is None else visit.ask(asks, body=body))
 
 
 def operation(endpoints: Sequence[Endpoint], name: str) -> Endpoint:

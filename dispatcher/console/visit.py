@@ -118,16 +118,18 @@ class Visit(Struct, frozen=True, kw_only=True):
         *names: object,
         query: Mapping[str, object] | None = None,
         body: Mapping[str, object] | None = None,
+        version: str | None = None,
     ) -> Any:  # noqa: ANN401 - a struct of the endpoint's own
         """Return an endpoint's answer, with the rights of the visitor's key. Raises Problem.
 
         `names` are those in the endpoint's path, else the page's own path has them. None in query or body is left out.
+        With the `version` that was read, another one is not overwritten.
         """
         path = dict(zip(endpoint.names, map(str, names), strict=True)) if names else self.path
         asked = [(name, _plain(value)) for name, value in (query or {}).items() if value not in (None, "")]
         said = {name: value for name, value in (body or {}).items() if value is not None}
         content = msgspec.json.encode(said) if endpoint.given is not None else b""
-        return await self.asking(endpoint, self.key, path, asked, content)
+        return await self.asking(endpoint, self.key, path, asked, content, None if version is None else f'"{version}"')
 
     def show(self, template: str, /, *, status: int = 200, **context: object) -> Answer:
         """Return a page drawn from a template."""

@@ -1,7 +1,10 @@
 """Deliveries: the list with its search, and what can be done to one."""
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
+from dispatcher.console import bulk
+from dispatcher.console.forms import read_times
 from dispatcher.console.page import Answer, Field, Form, Visit, form, page
 from dispatcher.console.rendering import plain
 from dispatcher.features.deliveries.endpoints import (
@@ -13,12 +16,26 @@ from dispatcher.features.deliveries.endpoints import (
     retry_delivery,
 )
 from dispatcher.features.deliveries.models import LOOKED_MAX, DeliveryLife, WholeDelivery
+from dispatcher.features.deliveries.sweep_endpoint import sweep_deliveries
+from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.problems import FAULTY, NOT_FOUND, Problem
 from dispatcher.http.roles import Right
 
 ROWS = 50
 # The filters of the list, beside the search box.
 FILTERS = ("life", "channel", "template_name", "campaign", "run_id", "since", "until", "recipient", "error")
+_TIMES = ("since", "until")
+# What is done to many: its title, its button, what has to be known, and the endpoint for one.
+WAYS: Mapping[str, tuple[str, str, str, Endpoint]] = {
+    "retry": (
+        "Retry",
+        "Retry them",
+        "What has failed or was skipped is sent again, others stay as they are.",
+        retry_delivery,
+    ),
+    "move": ("Move", "Move them", "What was not handed to its provider is sent at another time.", move_delivery),
+    "cancel": ("Cancel", "Cancel them", "What was not handed to its provider is not sent.", cancel_delivery),
+}
 # As long as an id can be; a longer number is an address.
 _ID_DIGITS_MAX = 16
 
@@ -45,8 +62,22 @@ async def deliveries(visit: Visit) -> Answer:
         looked_max=LOOKED_MAX,
         channels=sorted(visit.config().channels),
         lives=get_args(DeliveryLife),
+        ways=WAYS,
+        meant=_meant(visit, asked),
         status=200 if problem is None else problem.kind.status,
     )
+
+
+def _meant(visit: Visit, asked: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the filter of all that match, in the endpoint's words; None where a key or an id was searched."""
+    words = visit.query.get("q", "").strip()
+    if not words:
+        return dict(asked)
+    return {**asked, "recipient": words} if _is_address(words) else {**asked, "error": words}
+
+
+def _is_address(words: str) -> bool:
+    return "@" in words or words.startswith("+") or words.isdecimal()
 
 
 async def _by_id(visit: Visit, words: str) -> int | None:
@@ -64,13 +95,17 @@ async def _by_id(visit: Visit, words: str) -> int | None:
 
 async def _found(visit: Visit, words: str, asked: dict[str, str]) -> Any:  # noqa: ANN401 - a page of deliveries
     """Return a page: the words are an address, else a key, else words of the error."""
-    times: dict[str, object] = {name: _zoned(asked[name]) for name in ("since", "until") if name in asked}
-    query: dict[str, object] = {**asked, **times, "limit": ROWS, "cursor": visit.query.get("cursor")}
+    query: dict[str, object] = {
+        **asked,
+        **read_times(asked, *_TIMES),
+        "limit": ROWS,
+        "cursor": visit.query.get("cursor"),
+    }
     if asked:
         query["brief"] = "true"
     if not words:
         return await visit.ask(list_deliveries, query=query)
-    if "@" in words or words.startswith("+") or words.isdecimal():
+    if _is_address(words):
         return await visit.ask(list_deliveries, query={**query, "recipient": words})
     by_key = await visit.ask(list_deliveries, query={"idempotency_key": words, "limit": ROWS})
     if by_key.deliveries:
@@ -78,13 +113,35 @@ async def _found(visit: Visit, words: str, asked: dict[str, str]) -> Any:  # noq
     return await visit.ask(list_deliveries, query={**query, "error": words})
 
 
-def _zoned(text: str) -> str:
-    """Return a time that a browser has sent, which has no zone, in UTC."""
-    return text if text.endswith("Z") or "+" in text else f"{text}Z" if text.count(":") > 1 else f"{text}:00Z"
-
-
 def _about(visit: Visit) -> str:
     return f"/deliveries/{visit.path['delivery_id']}"
+
+
+@form("/deliveries/sweep", sweep_deliveries)
+async def sweep(visit: Visit) -> Form:
+    """Cancel, move or retry those that are selected, or all that match."""
+    action = visit.query.get("action", "")
+    title, button, text, asks = WAYS.get(action, WAYS["cancel"])
+    action = action if action in WAYS else "cancel"
+    meant = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
+    ids = bulk.selected(visit)
+
+    async def act(visit: Visit, body: dict[str, Any]) -> bulk.Total:
+        if ids:
+            return await bulk.each(visit, asks, ids, body)
+        return await bulk.sweep(visit, sweep_deliveries, body | meant | read_times(meant, *_TIMES) | {"action": action})
+
+    fields = [Field("run_at", "New time", "time", value=visit.now, required=True)] if action == "move" else []
+    return Form(
+        title=f"{title} {bulk.meant(ids, meant, 'deliveries')}?",
+        text=text if ids else f"{text} Those that are written after you press the button are left alone.",
+        fields=fields,
+        button=button,
+        confirm="" if ids or meant else "I mean all deliveries of this workspace.",
+        risk=action == "cancel",
+        act=act,
+        back="/deliveries",
+    )
 
 
 @form("/deliveries/{delivery_id}/cancel", cancel_delivery)

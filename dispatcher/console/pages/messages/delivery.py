@@ -6,12 +6,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from dispatcher.base.values.locales import UNNAMED
 from dispatcher.console.page import Answer, Visit, page
 from dispatcher.console.pages.messages.delivery_trace import trace
 from dispatcher.console.rendering import plain
 from dispatcher.features.deliveries.endpoints import get_delivery, get_delivery_mail, list_deliveries
 from dispatcher.features.deliveries.models import WholeDelivery
-from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem
+from dispatcher.features.templates.endpoints import preview_template
+from dispatcher.features.templates.models import Preview
+from dispatcher.http.problems import CONFLICT, FAULTY, NOT_FOUND, Problem
 from dispatcher.http.roles import Right
 
 # What can still be cancelled or moved, and what can be sent again.
@@ -38,6 +41,9 @@ class Message(Struct, frozen=True, kw_only=True):
     attachments: Sequence[tuple[str, str, int]] = ()
     # Other parts by name, for channels that are no mail.
     others: Mapping[str, Any] = {}
+    # Why it could not be rendered now.
+    fault: str = ""
+    is_rendered: bool = False
 
     @property
     def parts(self) -> list[tuple[str, str, int]]:
@@ -54,6 +60,8 @@ async def delivery(visit: Visit) -> Answer:
     """Show one delivery with its trace and its message."""
     one: WholeDelivery = await visit.ask(get_delivery)
     message = await _message(visit, one)
+    if not message.parts:
+        message = await rendered(visit, one)
     names = [name for name, _, _ in message.parts]
     asked = visit.query.get("part", "")
     query = {"recipient": one.recipient, "limit": OTHERS}
@@ -78,6 +86,8 @@ async def delivery_html(visit: Visit) -> Answer:
     """Show the HTML of a captured message, in a frame where it can do nothing."""
     one: WholeDelivery = await visit.ask(get_delivery)
     message = await _message(visit, one)
+    if not message.parts:
+        message = await rendered(visit, one)
     if not message.html:
         raise Problem(NOT_FOUND, f"delivery {one.id} has no HTML")
     return visit.message(message.html)
@@ -93,6 +103,26 @@ async def _message(visit: Visit, one: WholeDelivery) -> Message:
         texts = {name: value for name, value in parts.items() if name not in ("html", "text")}
         return Message(html=_text(parts.get("html")), text=_text(parts.get("text")), others=texts)
     return read_mail(raw)
+
+
+async def rendered(visit: Visit, one: WholeDelivery) -> Message:
+    """Return the message as its template's version and its variables make it now."""
+    if not visit.may(Right.TEMPLATES):
+        return Message()
+    own, locale = plain(one.template), one.locale
+    asked: dict[str, object] = {"variables": plain(one.variables) or {}}
+    if own:
+        asked |= {"draft": {"channel": one.channel, "locales": {UNNAMED: {"parts": own}}}}
+    else:
+        asked |= {"version": one.template_version, "locale": locale}
+    try:
+        shown: Preview = await visit.ask(preview_template, one.template_name or "inline", body=asked)
+    except Problem as problem:
+        if problem.kind not in (FAULTY, NOT_FOUND):
+            raise
+        return Message(fault=problem.faults[0].message if problem.faults else problem.detail)
+    others = {name: text for name, text in shown.parts.items() if name not in ("html", "text")}
+    return Message(html=shown.parts.get("html", ""), text=shown.parts.get("text", ""), others=others, is_rendered=True)
 
 
 def read_mail(raw: bytes) -> Message:

@@ -43,6 +43,11 @@ def trace(found: WholeDelivery) -> list[Step]:
         *(Step(one.seen_at, "note", f"{one.provider} says: {one.kind}", one.reason or "") for one in found.receipts),
         *(Step(one.at, "note", f"{one.action.capitalize()} by {one.actor}", one.reason) for one in found.actions),
     ]
+    if found.claimed_at is not None:
+        steps.append(Step(found.claimed_at, "claimed", "Claimed", "by a dispatcher", pre=True))
+        if found.marked:
+            words = "its call may have begun since it was claimed"
+            steps.append(Step(found.claimed_at, "sending", f"Attempt {found.attempt}: marked", words))
     if found.finished_at is not None and not _told(found):
         state = "sent" if found.life in _SENT else found.life
         steps.append(Step(found.finished_at, state, found.life.capitalize(), found.error or ""))

@@ -8,10 +8,10 @@ import msgspec
 from dispatcher.console.page import Answer, Field, Form, Visit, form, page
 from dispatcher.console.pages.messages.template_diff import changes
 from dispatcher.console.rendering import plain
-from dispatcher.features.campaigns.endpoints import list_campaigns
 from dispatcher.features.contacts.endpoints import get_contact
 from dispatcher.features.templates.endpoints import (
     get_template,
+    list_template_uses,
     list_template_versions,
     list_templates,
     preview_template,
@@ -23,8 +23,8 @@ from dispatcher.http.roles import Right
 
 ROWS = 50
 VERSIONS = 20
-# Campaigns are looked through so far for those that use a template.
-CAMPAIGNS_MAX = 500
+# Where what uses a template is shown.
+_PLACES = {"campaign": "campaigns", "rule": "rules", "sequence": "sequences", "workflow": "workflows"}
 # What a template reads of a contact, as campaigns hand it over.
 _OF_CONTACT = ("key", "name", "company", "status", "locale", "time_zone", "tags", "attributes")
 
@@ -38,7 +38,7 @@ async def templates(visit: Visit) -> Answer:
 
 @page("/templates/{name}", Right.TEMPLATES)
 async def template(visit: Visit) -> Answer:
-    """Show a version of a template with its content, its other versions, and the campaigns that use it."""
+    """Show a version of a template with its content, its other versions, and what uses it."""
     one: WholeTemplate = await visit.ask(get_template, query={"version": visit.query.get("version")})
     history = await visit.ask(list_template_versions, query={"limit": VERSIONS, "cursor": visit.query.get("cursor")})
     return visit.show(
@@ -46,7 +46,8 @@ async def template(visit: Visit) -> Answer:
         one=one,
         history=history,
         locale=_locale(visit, one),
-        **await _campaigns(visit, one.name),
+        uses=await visit.ask(list_template_uses),
+        places=_PLACES,
     )
 
 
@@ -55,17 +56,6 @@ def _locale(visit: Visit, one: WholeTemplate) -> str:
     return (
         asked if asked in one.locales else one.default_locale if one.default_locale in one.locales else min(one.locales)
     )
-
-
-async def _campaigns(visit: Visit, name: str) -> dict[str, Any]:
-    """Return the campaigns with a template, and whether all were looked through."""
-    if not visit.may(Right.CAMPAIGNS):
-        return {"campaigns": None, "is_all": True}
-    found = await visit.ask(list_campaigns, query={"limit": CAMPAIGNS_MAX})
-    return {
-        "campaigns": [one for one in found.campaigns if one.template == name],
-        "is_all": found.next_cursor is None,
-    }
 
 
 @page("/templates/{name}/diff", Right.TEMPLATES)

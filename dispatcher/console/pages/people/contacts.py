@@ -44,7 +44,7 @@ async def contacts(visit: Visit) -> Answer:
 
 
 async def _found(visit: Visit) -> Any:  # noqa: ANN401 - a page of contacts
-    """Return the contact with this key or address, or all that the filters match."""
+    """Return the contact with this key or address, else those with these words in the name, or all that match."""
     text = visit.query.get("q", "").strip()
     filters = {name: visit.query.get(name) for name in ("company", "status", "tag", "cursor")}
     if not text:
@@ -56,11 +56,13 @@ async def _found(visit: Visit) -> Any:  # noqa: ANN401 - a page of contacts
             if problem.kind is not NOT_FOUND:
                 raise
     try:
-        return await visit.ask(list_contacts, query={"limit": ROWS, **filters, "address": text})
+        found = await visit.ask(list_contacts, query={"limit": ROWS, **filters, "address": text})
+        if found.contacts:
+            return found
     except Problem as problem:
         if problem.kind is not FAULTY:
             raise
-        return Contacts([], None)
+    return await visit.ask(list_contacts, query={"limit": ROWS, **filters, "name": text})
 
 
 @page("/contacts/{key}", Right.CONTACTS)

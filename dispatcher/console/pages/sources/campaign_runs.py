@@ -116,11 +116,29 @@ def _meant(visit: Visit, name: str) -> dict[str, Any]:
     return {"limit": ROWS, "cursor": visit.query.get("cursor"), name: visit.query.get(name)}
 
 
-@page(f"{_ONE}/check", Right.CAMPAIGNS, section=_SECTION)
-async def check(visit: Visit) -> Answer:
+def _about(visit: Visit) -> str:
+    return f"/campaign-runs/{visit.path['campaign_run_id']}"
+
+
+@form(f"{_ONE}/check", check_campaign_run, section=_SECTION)
+async def check(visit: Visit) -> Form:
     """Check that each recipient is accounted for once, as far as there is time."""
+    run: WholeCampaignRun = await visit.ask(get_campaign_run)
+    cursor = visit.query.get("cursor", "")
+    return Form(
+        title=f"{'Check the rest' if cursor else 'Check the books'} of run {run.id} of {run.campaign}?",
+        text=f"{plural(run.intended, 'message')}. It looks each up, and changes nothing.",
+        fields=[Field("cursor", "", "hidden", value=cursor)],
+        reason=False,
+        button="Check it",
+        back=_about(visit),
+        act=_checked,
+    )
+
+
+async def _checked(visit: Visit, body: dict[str, Any]) -> Answer:
     end = time.monotonic() + SECONDS_MAX
-    found: CampaignCheck = await visit.ask(check_campaign_run, query={"cursor": visit.query.get("cursor")})
+    found: CampaignCheck = await visit.ask(check_campaign_run, query=body)
     checked, items, broken, breaches = found.jobs, found.items, list(found.broken), list(found.breaches)
     while found.next_cursor is not None and not breaches and time.monotonic() < end:
         found = await visit.ask(check_campaign_run, query={"cursor": found.next_cursor})
@@ -135,10 +153,6 @@ async def check(visit: Visit) -> Answer:
         breaches=breaches,
         cursor=found.next_cursor,
     )
-
-
-def _about(visit: Visit) -> str:
-    return f"/campaign-runs/{visit.path['campaign_run_id']}"
 
 
 def _acting(verb: str, asks: Endpoint, text: str, *, risk: bool = False) -> Page:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from dispatcher.console.page import Answer, Field, Form, Visit, form, page
 from dispatcher.console.rendering import duration, plain, plural
+from dispatcher.console.switching import switch
 from dispatcher.features.campaigns.endpoints import (
     delete_campaign,
     deploy_campaign,
@@ -18,6 +19,8 @@ from dispatcher.http.roles import Right
 
 ROWS = 50
 RUNS = 20
+# A page looks at some contacts; the command looks at all.
+_LOOKS = {"looked_at_max": 2_000}
 
 
 @page("/campaigns", Right.CAMPAIGNS)
@@ -40,7 +43,7 @@ async def campaign(visit: Visit) -> Answer:
 @page("/campaigns/{name}/plan", Right.CAMPAIGNS)
 async def plan(visit: Visit) -> Answer:
     """Show what a deployment would come to."""
-    found: PlannedCampaign = await visit.ask(plan_campaign)
+    found: PlannedCampaign = await visit.ask(plan_campaign, query=_LOOKS)
     return visit.show("sources/campaign_plan.html", plan=found)
 
 
@@ -54,7 +57,7 @@ async def deploy(visit: Visit) -> Form:
     return Form(
         title=f"Deploy {visit.path['name']}?",
         # Its form is drawn again when it is sent: then nobody reads this.
-        text="" if visit.form else _size(await visit.ask(plan_campaign)),
+        text="" if visit.form else _size(await visit.ask(plan_campaign, query=_LOOKS)),
         fields=[
             Field("scheduled_for", "When", "time", hint="At once, if it is empty."),
             Field("idempotency_key", "Key", value=f"console {datetime.now(UTC):%Y-%m-%d %H:%M:%S}", hint=_KEY),
@@ -96,16 +99,12 @@ async def test(visit: Visit) -> Form:
     )
 
 
-@form("/campaigns/{name}/delete", delete_campaign)
-async def delete(visit: Visit) -> Form:
-    """Delete a campaign."""
-    return Form(
-        title=f"Delete {visit.path['name']}?",
-        text="One campaign. Its runs and what they have sent stay.",
-        reason=False,
-        button="Delete it",
-        risk=True,
-        back="/campaigns",
-        cancel=_about(visit),
-        done="Deleted.",
-    )
+DELETE = switch(
+    "/campaigns/{name}/delete",
+    delete_campaign,
+    title="Delete {name}?",
+    text="One campaign. Its runs and what they have sent stay.",
+    button="Delete it",
+    done="Deleted.",
+    gone=True,
+)

@@ -2,13 +2,13 @@
 
 import time
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from dispatcher.base.errors import Fault
-from dispatcher.console.page import Answer, Form, Page, Visit, form, page
+from dispatcher.console.page import Answer, Page, Visit, page
 from dispatcher.console.rendering import pretty
+from dispatcher.console.switching import switch
 from dispatcher.features.rules.endpoints import (
     delete_rule,
     disable_rule,
@@ -53,28 +53,21 @@ async def rule(visit: Visit) -> Answer:
     return visit.show("sources/rule.html", one=found, trigger=trigger, fallback=fallback)
 
 
-def _switching(verb: str, asks: Endpoint, text: str, *, risk: bool = False) -> Page:
-    @form(f"/rules/{{name}}/{verb}", asks)
-    async def switch(visit: Visit) -> Form:
-        name = visit.path["name"]
-        about = f"/rules/{quote(name, safe='')}"
-        return Form(
-            title=f"{verb.capitalize()} the rule {name}?",
-            text=f"One rule. {text}",
-            reason=False,
-            button=f"{verb.capitalize()} it",
-            risk=risk,
-            back="/rules" if asks is delete_rule else about,
-            cancel=about,
-            done=f"{name} is {verb}d.",
-        )
-
-    return switch
+def _switch(verb: str, asks: Endpoint, text: str) -> Page:
+    return switch(
+        f"/rules/{{name}}/{verb}",
+        asks,
+        title=f"{verb.capitalize()} the rule {{name}}?",
+        text=f"One rule. {text}",
+        button=f"{verb.capitalize()} it",
+        done=f"{{name}} is {verb}d.",
+        gone=asks is delete_rule,
+    )
 
 
-ENABLE = _switching("enable", enable_rule, "Events are sent by it from now on.")
-DISABLE = _switching("disable", disable_rule, "Its channel is suppressed for its audience, without a fallback.")
-DELETE = _switching("delete", delete_rule, "What happens without a rule takes its place.", risk=True)
+ENABLE = _switch("enable", enable_rule, "Events are sent by it from now on.")
+DISABLE = _switch("disable", disable_rule, "Its channel is suppressed for its audience, without a fallback.")
+DELETE = _switch("delete", delete_rule, "What happens without a rule takes its place.")
 
 
 async def _show_explain(visit: Visit) -> Answer:

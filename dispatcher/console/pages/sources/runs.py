@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import get_args
 
+from dispatcher.console.forms import read_times
 from dispatcher.console.page import Answer, Field, Form, Page, Visit, form, page
 from dispatcher.console.pages.messages.delivery_trace import Step, timed
 from dispatcher.console.pages.sources.run_graph import graph, state
@@ -56,13 +57,8 @@ _TITLES = {
 @page("/runs", Right.LOGS)
 async def runs(visit: Visit) -> Answer:
     """List runs, the newest first."""
-    found = await visit.ask(list_runs, query={"limit": ROWS, **visit.query, "since": _utc(visit.query.get("since"))})
+    found = await visit.ask(list_runs, query={"limit": ROWS, **visit.query, **read_times(visit.query, "since")})
     return visit.show("sources/runs.html", found=found, statuses=get_args(RunStatus))
-
-
-def _utc(text: str | None) -> str | None:
-    """Return the time of a filter, which is in UTC where it names no zone."""
-    return f"{text}Z" if text and text[-1] != "Z" and "+" not in text else text
 
 
 @page("/runs/{run_id}", Right.LOGS)

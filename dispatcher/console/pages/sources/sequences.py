@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dispatcher.console.page import Answer, Form, Visit, form, page
 from dispatcher.console.rendering import plural
+from dispatcher.console.switching import switch
 from dispatcher.features.sequences.endpoints import (
     delete_sequence,
     get_sequence,
@@ -175,16 +176,12 @@ async def resume(visit: Visit) -> Form:
     )
 
 
-@form("/sequences/{name}/delete", delete_sequence)
-async def delete(visit: Visit) -> Form:
-    """Delete a sequence."""
-    return Form(
-        title=f"Delete {visit.path['name']}?",
-        text="One sequence, unless it has open enrolments. What was sent stays.",
-        reason=False,
-        button="Delete it",
-        risk=True,
-        back="/sequences",
-        cancel=_about(visit),
-        done="Deleted.",
-    )
+DELETE = switch(
+    "/sequences/{name}/delete",
+    delete_sequence,
+    title="Delete {name}?",
+    text="One sequence, unless it has open enrolments. What was sent stays.",
+    button="Delete it",
+    done="Deleted.",
+    gone=True,
+)

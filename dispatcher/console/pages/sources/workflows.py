@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from difflib import unified_diff
 
-from dispatcher.console.page import Answer, Form, Visit, form, page
+from dispatcher.console.page import Answer, Visit, page
 from dispatcher.console.pages.sources.run_graph import graph
 from dispatcher.console.rendering import pretty
+from dispatcher.console.switching import switch
 from dispatcher.features.runs.endpoints import list_runs
 from dispatcher.features.workflows.endpoints import (
     activate_workflow,
@@ -82,46 +83,29 @@ def difference(older: WholeWorkflow, newer: WholeWorkflow) -> Sequence[tuple[str
     return [(classes.get(line[:1], ""), _PLACE.sub(r"from line \1 on", line)) for line in lines]
 
 
-@form("/workflows/{name}/activate", activate_workflow)
-async def activate(visit: Visit) -> Form:
-    """Let a workflow take triggers."""
-    name = visit.path["name"]
-    return Form(
-        title=f"Activate {name}?",
-        text="One workflow. It takes triggers from now on, with its newest version.",
-        button="Activate it",
-        reason=False,
-        done=f"{name} takes triggers.",
-        back=f"/workflows/{name}",
-    )
-
-
-@form("/workflows/{name}/deactivate", deactivate_workflow)
-async def deactivate(visit: Visit) -> Form:
-    """Let a workflow take no triggers any more."""
-    name = visit.path["name"]
-    return Form(
-        title=f"Deactivate {name}?",
-        text="One workflow. Triggers of it are refused from now on; runs that have begun go on.",
-        button="Deactivate it",
-        reason=False,
-        risk=True,
-        done=f"{name} takes no triggers.",
-        back=f"/workflows/{name}",
-    )
-
-
-@form("/workflows/{name}/delete", delete_workflow)
-async def delete(visit: Visit) -> Form:
-    """Delete a workflow."""
-    name = visit.path["name"]
-    return Form(
-        title=f"Delete {name}?",
-        text="One workflow with all its versions. Its runs stay listed. One that has unfinished runs is not deleted.",
-        button="Delete it",
-        confirm="It cannot be undone.",
-        reason=False,
-        risk=True,
-        done=f"{name} is deleted.",
-        back="/workflows",
-    )
+ACTIVATE = switch(
+    "/workflows/{name}/activate",
+    activate_workflow,
+    title="Activate {name}?",
+    text="One workflow. It takes triggers from now on, with its newest version.",
+    button="Activate it",
+    done="{name} takes triggers.",
+)
+DEACTIVATE = switch(
+    "/workflows/{name}/deactivate",
+    deactivate_workflow,
+    title="Deactivate {name}?",
+    text="One workflow. Triggers of it are refused from now on; runs that have begun go on.",
+    button="Deactivate it",
+    done="{name} takes no triggers.",
+)
+DELETE = switch(
+    "/workflows/{name}/delete",
+    delete_workflow,
+    title="Delete {name}?",
+    text="One workflow with all its versions. Its runs stay listed. One that has unfinished runs is not deleted.",
+    button="Delete it",
+    done="{name} is deleted.",
+    confirm="It cannot be undone.",
+    gone=True,
+)

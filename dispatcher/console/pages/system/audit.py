@@ -2,12 +2,10 @@
 
 from typing import get_args
 
-from dispatcher.base.errors import Fault
-from dispatcher.console.forms import read_time
+from dispatcher.console.forms import read_times
 from dispatcher.console.page import Answer, Visit, page
 from dispatcher.features.audit.endpoints import list_audit
 from dispatcher.features.audit.models import Kind
-from dispatcher.http.problems import faulty
 from dispatcher.http.roles import Right
 
 ROWS = 50
@@ -27,13 +25,6 @@ PLACES = {
 @page("/audit", Right.AUDIT)
 async def audit(visit: Visit) -> Answer:
     """List actions, the newest first."""
-    asked = {name: _time(name, text) if name in ("since", "until") else text for name, text in visit.query.items()}
-    found = await visit.ask(list_audit, query={"limit": ROWS, **asked})
+    times = read_times(visit.query, "since", "until")
+    found = await visit.ask(list_audit, query={"limit": ROWS, **visit.query, **times})
     return visit.show("system/audit.html", found=found, kinds=get_args(Kind), places=PLACES)
-
-
-def _time(name: str, text: str) -> str:
-    try:
-        return read_time(text) if text else ""
-    except ValueError as fault:
-        raise faulty([Fault(f"query.{name}", str(fault))]) from None

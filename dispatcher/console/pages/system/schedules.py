@@ -4,6 +4,7 @@ from typing import Any
 
 from dispatcher.console.page import Answer, Field, Form, Visit, form, page
 from dispatcher.console.rendering import plain
+from dispatcher.console.switching import switch
 from dispatcher.features.schedules.endpoints import (
     activate_schedule,
     deactivate_schedule,
@@ -98,30 +99,20 @@ async def activate(visit: Visit) -> Form:
     )
 
 
-@form("/schedules/{name}/deactivate", deactivate_schedule)
-async def deactivate(visit: Visit) -> Form:
-    """Let a schedule rest."""
-    name = visit.path["name"]
-    return Form(
-        title=f"Let {name} rest?",
-        text="What it has triggered goes on.",
-        button="Let it rest",
-        reason=False,
-        back=f"/schedules/{name}",
-        done=f"{name} rests.",
-    )
-
-
-@form("/schedules/{name}/delete", delete_schedule)
-async def delete(visit: Visit) -> Form:
-    """Delete a schedule."""
-    name = visit.path["name"]
-    return Form(
-        title=f"Delete {name}?",
-        text="Its runs stay.",
-        button="Delete it",
-        reason=False,
-        risk=True,
-        back="/schedules",
-        done=f"{name} is deleted.",
-    )
+DEACTIVATE = switch(
+    "/schedules/{name}/deactivate",
+    deactivate_schedule,
+    title="Let {name} rest?",
+    text="What it has triggered goes on.",
+    button="Let it rest",
+    done="{name} rests.",
+)
+DELETE = switch(
+    "/schedules/{name}/delete",
+    delete_schedule,
+    title="Delete {name}?",
+    text="Its runs stay.",
+    button="Delete it",
+    done="{name} is deleted.",
+    gone=True,
+)
