@@ -1,9 +1,8 @@
 """Two cells drain their outboxes side by side, beside one that drains as many deliveries alone."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-
-from msgspec import Struct
 
 from bench import outbox
 from bench.cases import throughput
@@ -14,12 +13,15 @@ from bench.server import Connection, Server
 
 DELIVERIES = 200_000
 ROUNDS = 3
-NUMBERS = (1, 2)
+
+# Until every dispatcher has started: one that starts takes a core from one that sends.
+PAUSE = "SELECT dispatcher.pause('channel', 'sms', NULL, NULL, 'bench', 'until all have started')"
+RESUME = "SELECT dispatcher.resume('channel', 'sms', NULL, NULL, 'bench'), clock_timestamp()"
 
 METHOD = (
     "{deliveries} pre-filled, half of them in each of two cells, a Postgres and a dispatcher each, which begin "
-    "together; from the first instance to the last flush; {rounds} rounds in turn with the reference, medians. "
-    "Reference: the same in one database, as in `throughput`. "
+    "together; from the end of a pause to the last flush; {rounds} rounds in turn with the reference, medians. "
+    "Reference: the same in one cell. "
 )
 
 
@@ -28,8 +30,8 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
     both, one = [], []
     with Server() as second:
         for _ in range(rounds):
-            both.append(await _cells((server, second), deliveries))
-            one.append(await throughput.dispatcher(server, deliveries, SETTINGS))
+            both.append(await _drain((server, second), deliveries))
+            one.append(await _drain((server,), deliveries))
     method = METHOD.format(deliveries=deliveries, rounds=rounds)
     lines = (
         ("cells", "deliveries/s", "rate", "More is better; limit 1.0."),
@@ -49,41 +51,30 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
     ]
 
 
-async def _cells(servers: tuple[Server, ...], deliveries: int) -> Drain:
-    """One round of several cells, each with its part of the deliveries."""
+async def _drain(servers: Sequence[Server], deliveries: int) -> Drain:
+    """One round: each cell has its part of the deliveries, and all begin together."""
     part = deliveries // len(servers)
     async with AsyncExitStack() as stack:
-        outboxes = [await stack.enter_async_context(outbox.outbox(server)) for server in servers]
-        for _, connection in outboxes:
+        processes, connections = [], list[Connection]()
+        for number, server in enumerate(servers, 1):
+            url, connection = await stack.enter_async_context(outbox.outbox(server))
             await outbox.fill(connection, "sms", part)
             await outbox.settle(connection)
-        ends = await asyncio.gather(
-            *(
-                _drain(server, number, url, connection, part)
-                for number, server, (url, connection) in zip(NUMBERS, servers, outboxes, strict=True)
-            )
+            await connection.execute(PAUSE)
+            process = await stack.enter_async_context(dispatching(url, CELL__NUMBER=str(number), **SETTINGS))
+            await process.started(connection)
+            processes.append(process)
+            connections.append(connection)
+        worker = sum(process.cpu_seconds() for process in processes)
+        postgres = sum(server.cpu_seconds() for server in servers)
+        began = await asyncio.gather(*(connection.fetchrow(RESUME) for connection in connections))
+        await asyncio.gather(
+            *(process.drained(one, "sms") for process, one in zip(processes, connections, strict=True))
         )
-    worker, postgres = sum(one.worker for one in ends), sum(one.postgres for one in ends)
-    seconds = max(one.ended for one in ends) - min(one.began for one in ends)
+        worker = sum(process.cpu_seconds() for process in processes) - worker
+        postgres = sum(server.cpu_seconds() for server in servers) - postgres
+        ended = [await one.fetchval("SELECT max(finished_at) FROM dispatcher.delivery_state") for one in connections]
+        for one in connections:
+            await outbox.require_sent(one, "sms", part)
+    seconds = (max(ended) - min(row[1] for row in began if row is not None)).total_seconds()
     return throughput.measured(part * len(servers), seconds, worker, postgres)
-
-
-class _End(Struct, frozen=True):
-    """When a cell began and ended, by the machine's clock, and the CPU of its dispatcher and its Postgres."""
-
-    began: float
-    ended: float
-    worker: float
-    postgres: float
-
-
-async def _drain(server: Server, number: int, url: str, connection: Connection, count: int) -> _End:
-    async with dispatching(url, CELL__NUMBER=str(number), **SETTINGS) as process:
-        await process.started(connection)
-        worker, postgres = process.cpu_seconds(), server.cpu_seconds()
-        began = await connection.fetchval("SELECT min(started_at) FROM dispatcher.instances")
-        await process.drained(connection, "sms")
-        worker, postgres = process.cpu_seconds() - worker, server.cpu_seconds() - postgres
-    await outbox.require_sent(connection, "sms", count)
-    ended = await connection.fetchval("SELECT max(finished_at) FROM dispatcher.delivery_state")
-    return _End(began.timestamp(), ended.timestamp(), worker, postgres)
