@@ -47,6 +47,7 @@ CALLS = {
     "caps": ("caps list", 0, "There are no caps."),
     "keys": ("keys list", 0, "There are no keys"),
     "cells": ("cells list", 1, "cell.directory: is not set"),
+    "tenants": ("tenants move acme --to 2", 2, "cell.directory: is not set"),
     "webhooks": ("webhooks list", 0, "There are no endpoints"),
     "config": ("config check", 0, "The configuration is sound"),
 }
