@@ -17,7 +17,7 @@ from dispatcher.base import fault_points
 from dispatcher.base.errors import Fault, MoveInterrupted, MoveRefused
 from dispatcher.db.database import PASSING
 from dispatcher.db.statements import statements
-from dispatcher.features.cells.moving import cleaning, plan, standing_still
+from dispatcher.features.cells.moving import cleaning, late, plan, standing_still
 from dispatcher.features.cells.moving.cell_connections import AS_THEY_ARE, Cell, lock
 from dispatcher.features.cells.moving.copying import Change, apply, change_of
 from dispatcher.features.cells.moving.digests import NO_ROWS, Connection, Digests, Part, Side, different
@@ -240,7 +240,8 @@ class Mover(Struct):
         self.tell(f"the tenant works in cell {self.source.number}")
 
     async def _clean(self) -> None:
-        """Delete what the tenant had in the source."""
+        """Bring over what came late, and delete what the tenant had in the source."""
+        await late.bring(self.source, self.target, self.tenant, self.id)
         await cleaning.delete_all(self.source, self.tenant, self.tell)
         await self._enter("done")
 

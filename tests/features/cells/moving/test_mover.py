@@ -66,6 +66,13 @@ MORE = """
     VALUES (now(), now(), 'x', '{"key": ["default", "default", "many-1"]}'),
            (now(), now(), 'x', '{"key": ["acme", "default", "order-1"]}')
 """
+LATE = """
+    INSERT INTO dispatcher.suppressions (kind, address, source, actor)
+    VALUES ('email', 'late@example.org', 'unsubscribe', 'recipient');
+    UPDATE dispatcher.topic_preferences SET subscribed = false, changed_at = now();
+    INSERT INTO dispatcher.delivery_receipts (delivery_id, said_at, seen_at, rank, kind, provider)
+    SELECT id, now(), now(), 2, 'opened', 'x' FROM dispatcher.deliveries WHERE idempotency_key = 'many-1'
+"""
 FAULTS = tuple(point for point in fault_points.POINTS if point.startswith("move."))
 NEIGHBOUR = "acme"
 # What is another thing in each cell: transactions, and who waits for the end of the move.
@@ -277,6 +284,22 @@ async def test_a_row_that_differs_stops_the_move(cells: Cells, monkeypatch: pyte
     ):
         await cells.move()
     assert await cells.states() == ("here", "arriving")
+
+
+async def test_what_comes_behind_the_copy_is_brought_over(cells: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who unsubscribes while the doors are being shut is not written to by the other cell."""
+    await _furnished(cells)
+    monkeypatch.setitem(fault_points.ARMED, "move.opened", fault_points.Armed(1, "raise"))
+    with pytest.raises(FaultPointError):
+        await cells.move()
+    await cells.first.execute(LATE)
+    await cells.move()
+    kept = "SELECT address FROM dispatcher.suppressions WHERE source = 'unsubscribe'"
+    assert await cells.second.fetchval(kept) == "late@example.org"
+    assert await cells.second.fetchval("SELECT subscribed FROM dispatcher.topic_preferences") is False
+    kinds = "SELECT array_agg(kind ORDER BY kind) FROM dispatcher.delivery_receipts"
+    assert await cells.second.fetchval(kinds) == ["delivered", "opened"]
+    assert await rows_of_tenant(cells.first) == {}
 
 
 async def test_keys_are_duplicates_in_the_target(cells: Cells) -> None:
