@@ -22,6 +22,7 @@ from bench.cases import (
 )
 from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
+from bench.cases.cells import move as cells_move
 from bench.cases.cells import routing as cells_routing
 from bench.cases.cells import throughput as cells
 from bench.cases.console import live as console_live
@@ -83,6 +84,7 @@ CASES = {
         ("api", api),
         ("cells", cells),
         ("cells.routing", cells_routing),
+        ("cells.move", cells_move),
         ("metrics", metrics),
         ("console.pages", console_pages),
         ("console.live", console_live),

@@ -83,6 +83,7 @@ SHORT = [
     pytest.param("console.live", 300, 1, [""]),
     pytest.param("cells", 300, 1, ["", ".cpu_worker", ".cpu_postgres"]),
     pytest.param("cells.routing", 100, 1, ["", ".rate"]),
+    pytest.param("cells.move", 500, 1, ["", ".cleaned", ".still"]),
     pytest.param("api", 100, 1, ["", ".p99", ".batch", ".batch.rows", ".dispatch"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
