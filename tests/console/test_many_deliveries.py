@@ -19,7 +19,11 @@ from tests.support.program import Program
 PAGE_BYTES_MAX, SCRIPT_BYTES_MAX, REQUESTS_MAX = 60_000, 20_000, 4
 LINKED = re.compile(r'<(?:link|script|img|iframe)[^>]* (?:href|src)="([^"]+)"')
 CLAIM = """
-    WITH claimed AS (INSERT INTO dispatcher.claims (token, epoch, ids) VALUES (4711, 1, ARRAY[$1::bigint]))
+    WITH claimed AS (
+        -- Of a dispatcher that lives, and young for as long as the test takes: nobody frees it.
+        INSERT INTO dispatcher.claims (token, epoch, ids, claimed_at)
+        SELECT 4711, max(epoch), ARRAY[$1::bigint], now() + interval '1 hour' FROM dispatcher.instances
+    )
     UPDATE dispatcher.delivery_state SET ready = false, token = 4711, marked = $2 WHERE id = $1
 """
 
