@@ -175,16 +175,17 @@ class Mover(Struct):
     async def _hand_over(self) -> None:
         """Copy the rest, close the source for good, and open the target: once nothing of the tenant can move."""
         if not await self._is_open():
-            while not await self._handed_over():
-                self.tell("something has moved meanwhile: once more")
+            wait = Wait.begin(self.tell)
+            while not await self._handed_over(wait):
+                await wait.step(["deliveries are being claimed"])
         # Once more where a fail-over of the source has forgotten it.
         await self._place(self.source, self.target, "elsewhere")
         await self._enter("cleaning")
         self.tell(f"the tenant works in cell {self.target.number}")
 
-    async def _handed_over(self) -> bool:
+    async def _handed_over(self, wait: Wait) -> bool:
         """Hand over what one snapshot of the source has; False where something could be sent yet."""
-        await self._come_to_rest()
+        await self._come_to_rest(wait)
         if await self.source.control.fetchval(_SQL["has_erased"], self.tenant):
             await self.target.control.execute(_SQL["keep_erased_keys"])
         async with self._snapshot():
@@ -199,9 +200,8 @@ class Mover(Struct):
             fault_points.passing("move.opened")
         return True
 
-    async def _come_to_rest(self) -> None:
-        """Wait until nothing of the tenant can be written or sent."""
-        wait = Wait.begin(self.tell)
+    async def _come_to_rest(self, wait: Wait) -> None:
+        """Wait until nothing of the tenant can be written, and dispatchers have nothing of it."""
         await standing_still.await_older(self.source.control, wait, self.source.processes())
         pause = (await self._placement(self.source))["pause_id"]
         await standing_still.drain(self.source.control, wait, self.tenant, pause)

@@ -52,14 +52,14 @@ async def await_older(connection: Connection, wait: Wait, own: Sequence[int]) ->
 
 
 async def drain(connection: Connection, wait: Wait, tenant: str, pause: int) -> None:
-    """Return when nothing of the tenant is ready, claimed or marked; what is ready is parked by its pause."""
+    """Return when dispatchers have nothing of the tenant any more; what is ready is parked by its pause."""
     while True:
         parked = await connection.fetchval(_SQL["park"], tenant, pause, PARKED_PAGE)
         claimed = [row["words"] for row in await connection.fetch(_SQL["claimed"], tenant)]
-        if not parked and not claimed and not await connection.fetchval(_SQL["unsettled"], tenant):
+        if not parked and not claimed:
             return
         if not parked:
-            await wait.step(claimed or ["deliveries are being claimed"])
+            await wait.step(claimed)
 
 
 async def is_settled(snapshot: Connection, tenant: str) -> bool:
