@@ -74,12 +74,14 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp A
 BEGIN
     PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
     RETURN QUERY
-    SELECT CASE WHEN r.finished_at IS NULL AND h.status = 'paused' THEN 'paused' ELSE dispatcher.enrollment_status(r.status) END, count(*)
-      FROM dispatcher.sequences h,
-           LATERAL (SELECT o.status, o.finished_at FROM dispatcher.runs o
-                     WHERE o.workflow_id BETWEEN h.id AND h.id AND o.contact_id IS NOT NULL
-                     ORDER BY o.workflow_id DESC, o.id DESC LIMIT p_most) AS r
-     WHERE h.id = p_sequence_id AND h.tenant_id = p_tenant_id AND h.workspace_id = p_workspace_id
+    SELECT CASE WHEN few.is_paused THEN 'paused' ELSE dispatcher.enrollment_status(few.status) END, sum(few.number)::bigint
+      FROM (SELECT r.status, r.finished_at IS NULL AND h.status = 'paused' AS is_paused, count(*) AS number
+              FROM dispatcher.sequences h,
+                   LATERAL (SELECT o.status, o.finished_at FROM dispatcher.runs o
+                             WHERE o.workflow_id BETWEEN h.id AND h.id AND o.contact_id IS NOT NULL
+                             ORDER BY o.workflow_id DESC, o.id DESC LIMIT p_most) AS r
+             WHERE h.id = p_sequence_id AND h.tenant_id = p_tenant_id AND h.workspace_id = p_workspace_id
+             GROUP BY 1, 2) AS few
      GROUP BY 1;
 END $$;
 
