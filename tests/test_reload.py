@@ -143,7 +143,7 @@ def test_which_sections_are_live() -> None:
         "functions",
         "webhooks",
     }
-    assert fixed == {"database", "instance", "http", "log", "supervisor", "tracing", "api"}
+    assert fixed == {"database", "instance", "http", "log", "supervisor", "tracing", "api", "cell"}
     assert [path for path in PATHS if path[0] == "log" and is_live(path)] == [("log", "level")]
     assert {path[1] for path in PATHS if path[0] == "api" and not is_live(path)} == {"connections", "allow_origins"}
 

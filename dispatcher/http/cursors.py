@@ -63,9 +63,9 @@ def read_numbers(noun: str, text: str, count: int, path: str = _QUERY) -> list[i
     return numbers
 
 
-def read_id(noun: str, text: str | None) -> int:
-    """Return the id in a cursor of this list; without a cursor the largest of all. Raises Problem."""
-    return ID_MAX if text is None else read_numbers(noun, text, 1)[0]
+def read_id(noun: str, text: str | None, path: str = _QUERY) -> int:
+    """Return the id in a cursor of this list, at `path`; without a cursor the largest of all. Raises Problem."""
+    return ID_MAX if text is None else read_numbers(noun, text, 1, path)[0]
 
 
 def microseconds(at: datetime) -> int:

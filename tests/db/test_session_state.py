@@ -15,6 +15,8 @@ STATE = re.compile(
     r"|\bset_config\((?:[^()]|\([^()]*\))*, *false\)"
     r"|\bpg_(?:try_)?advisory_(?:lock|unlock)\w*",
 )
+# A move has sessions of its own, which lead to Postgres itself; its lock ends with them.
+OF_ITS_OWN = {"moves.sql": ["pg_try_advisory_lock"]}
 COMMENT = re.compile(r"--.*")
 
 
@@ -25,7 +27,8 @@ def _found(sql: str) -> list[str]:
 def test_no_statement_or_function_leaves_state_in_a_session() -> None:
     files = [path for room in ("dispatcher", "channels") for path in sorted((ROOT / room).rglob("*.sql"))]
     assert len(files) > len(baseline.FILES)
-    assert {path.name: found for path in files if (found := _found(path.read_text(encoding="utf-8")))} == {}
+    found = {path.name: found for path in files if (found := _found(path.read_text(encoding="utf-8")))}
+    assert found == OF_ITS_OWN
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ BEGIN
     THEN
         RAISE EXCEPTION 'this transaction is bound to another workspace' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    IF EXISTS (SELECT FROM dispatcher.tenant_placements) OR NOT (SELECT c.takes_unlisted FROM dispatcher.cell c) THEN
+    IF EXISTS (SELECT FROM dispatcher.tenant_placements) OR NOT (SELECT o.takes_unlisted FROM dispatcher.own_cell o) THEN
         PERFORM dispatcher.require_here(p_tenant_id);
     END IF;
 END $$;

@@ -1,7 +1,7 @@
 -- Cells: which part of an installation this database is, and which tenants are at home in it.
 --
 -- The map
---   cell               one row: the number of this database among the cells; 0: it is in none
+--   own_cell           the number of this database among the cells; no row: it is in none. `cell` is the same with 0 for none
 --   tenant_placements  tenants that were placed: here, somewhere else, or on their way
 --
 -- How a tenant is refused
@@ -21,14 +21,18 @@
 --   A transaction that looked before the placement was committed may still write: who copies a tenant waits until every
 --   transaction is over that was open at the commit (CREATE INDEX CONCURRENTLY waits for the same).
 
-CREATE TABLE dispatcher.cell (
+CREATE TABLE dispatcher.own_cell (
     takes_unlisted boolean NOT NULL DEFAULT true,
-    number         smallint PRIMARY KEY DEFAULT 0 CHECK (number BETWEEN 0 AND 1023)
+    number         smallint PRIMARY KEY CHECK (number BETWEEN 1 AND 1023)
 );
-COMMENT ON COLUMN dispatcher.cell.number IS '0: not in cells; its ids begin at number * 2^43, below 2^53';
-COMMENT ON COLUMN dispatcher.cell.takes_unlisted IS 'tenants without a row in tenant_placements are at home here';
-CREATE UNIQUE INDEX cell_is_one_row ON dispatcher.cell ((true));
-INSERT INTO dispatcher.cell DEFAULT VALUES;
+COMMENT ON TABLE dispatcher.own_cell IS 'no row: this database is in no cell, as after a restore of data alone';
+COMMENT ON COLUMN dispatcher.own_cell.number IS 'its ids begin at number * 2^43, below 2^53';
+COMMENT ON COLUMN dispatcher.own_cell.takes_unlisted IS 'tenants without a row in tenant_placements are at home here';
+CREATE UNIQUE INDEX own_cell_is_one_row ON dispatcher.own_cell ((true));
+
+CREATE VIEW dispatcher.cell AS
+SELECT coalesce(o.takes_unlisted, true) AS takes_unlisted, coalesce(o.number, 0::smallint) AS number
+  FROM (SELECT) AS always LEFT JOIN dispatcher.own_cell o ON true;
 
 CREATE TABLE dispatcher.tenant_placements (
     tenant_id text PRIMARY KEY CHECK (length(tenant_id) BETWEEN 1 AND 100),
@@ -78,7 +82,7 @@ END $$;
 CREATE FUNCTION dispatcher.stay_in_cell() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM dispatcher.tenant_placements) OR NOT (SELECT c.takes_unlisted FROM dispatcher.cell c) THEN
+    IF EXISTS (SELECT FROM dispatcher.tenant_placements) OR NOT (SELECT o.takes_unlisted FROM dispatcher.own_cell o) THEN
         PERFORM dispatcher.require_here(f.tenant_id) FROM (SELECT DISTINCT tenant_id FROM fresh ORDER BY tenant_id) AS f
           WHERE TG_NARGS = 0 OR EXISTS (SELECT FROM dispatcher.tenant_placements p WHERE p.tenant_id = f.tenant_id);
     END IF;
@@ -99,7 +103,7 @@ CREATE FUNCTION dispatcher.place_tenant(p_tenant_id text, p_cell smallint, p_url
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- Placements come one behind another.
-    own   CONSTANT smallint := (SELECT c.number FROM dispatcher.cell c FOR NO KEY UPDATE);
+    own   CONSTANT smallint := coalesce((SELECT o.number FROM dispatcher.own_cell o FOR NO KEY UPDATE), 0);
     known dispatcher.tenant_placements;
     pause bigint;
 BEGIN
@@ -138,11 +142,16 @@ CREATE FUNCTION dispatcher.join_cells(p_number smallint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first    CONSTANT bigint := p_number * (2::bigint ^ 43)::bigint;
-    own      CONSTANT smallint := (SELECT c.number FROM dispatcher.cell c FOR NO KEY UPDATE);
-    changed  boolean := own <> p_number;
+    own      smallint;
+    changed  boolean;
     sequence record;
 BEGIN
-    IF own NOT IN (0, p_number) THEN
+    IF p_number > 0 THEN
+        INSERT INTO dispatcher.own_cell (number) VALUES (p_number) ON CONFLICT DO NOTHING;
+    END IF;
+    changed := FOUND AND p_number > 0;
+    own := coalesce((SELECT o.number FROM dispatcher.own_cell o FOR NO KEY UPDATE), 0);
+    IF own <> p_number THEN
         RAISE EXCEPTION 'cell.number is %, and this database is cell %: connect to the database of cell %, or set cell.number to %',
             p_number, own, p_number, own USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -161,7 +170,6 @@ BEGIN
         PERFORM setval(sequence.name, first);
         changed := true;
     END LOOP;
-    UPDATE dispatcher.cell c SET number = p_number WHERE c.number <> p_number;
     RETURN changed;
 END $$;
 
@@ -180,7 +188,7 @@ DECLARE
     place regclass;
     found text;
 BEGIN
-    IF (SELECT c.takes_unlisted FROM dispatcher.cell c FOR NO KEY UPDATE) = p_takes THEN RETURN; END IF;
+    IF (SELECT o.takes_unlisted FROM dispatcher.own_cell o FOR NO KEY UPDATE) = p_takes THEN RETURN; END IF;
     FOR place IN SELECT w.name FROM dispatcher.work_tables w WHERE NOT p_takes LOOP
         EXECUTE format('SELECT t.tenant_id FROM %s t WHERE NOT EXISTS (SELECT FROM dispatcher.tenant_placements p '
             'WHERE p.tenant_id = t.tenant_id) LIMIT 1', place) INTO found;
@@ -189,7 +197,7 @@ BEGIN
                 found, place USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
     END LOOP;
-    UPDATE dispatcher.cell SET takes_unlisted = p_takes;
+    UPDATE dispatcher.own_cell SET takes_unlisted = p_takes;
 END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.take_unlisted, dispatcher.require_here, dispatcher.stay_in_cell, dispatcher.row_stays_in_cell,

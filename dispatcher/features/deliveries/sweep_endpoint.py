@@ -29,7 +29,7 @@ async def sweep_deliveries(call: Call) -> Done:
     if (asked.run_at is None) == (asked.action == "move"):
         words = "is missing: move needs a time" if asked.action == "move" else f"is not of {asked.action}: leave it out"
         raise faulty([Fault("$.run_at", words)])
-    ids, end = await search.ids(call.database, call.part, asked.query(), read_id(NOUN, asked.cursor))
+    ids, end = await search.ids(call.database, call.part, asked.query(), read_id(NOUN, asked.cursor, "$.cursor"))
 
     async def act(page: Sequence[int]) -> list[NotDone]:
         answers = await store.act(call.database, asked.action, page, call.actor, asked.reason, asked.run_at)

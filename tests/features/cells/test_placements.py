@@ -127,7 +127,7 @@ async def test_what_waits_of_a_tenant_that_is_elsewhere_is_not_cancelled_through
 
 
 async def test_a_cell_that_takes_only_listed_tenants_refuses_all_others(cell: Connection) -> None:
-    await cell.execute("UPDATE dispatcher.cell SET takes_unlisted = false")
+    await cell.execute("UPDATE dispatcher.own_cell SET takes_unlisted = false")
     await place(cell, "acme", "here")
     await cell.execute(SEND, "acme", "1")
     with pytest.raises(TenantElsewhere, match="has no place in cell 2"):
@@ -212,7 +212,7 @@ async def test_operators_have_keys_in_a_cell_that_does_not_list_them_and_no_tena
     cell: Connection,
 ) -> None:
     make = "SELECT dispatcher.create_api_key($1, 'default', 'k', 'systemAdmin', NULL, $2, sha256('x'), 'ann', 'why')"
-    await cell.execute("UPDATE dispatcher.cell SET takes_unlisted = false")
+    await cell.execute("UPDATE dispatcher.own_cell SET takes_unlisted = false")
     assert await cell.fetchval(make, "operators", "dsp_0123456789AB")
     await place(cell, "acme", "elsewhere")
     with pytest.raises(TenantElsewhere):

@@ -180,7 +180,7 @@ FAMILIES: Sequence[Family] = (
 
 # Tables whose rows are not copied, each with the reason.
 ELSEWHERE: Mapping[str, str] = {
-    "cell": "which cell this database is",
+    "own_cell": "which cell this database is",
     "tenant_placements": "where each cell sees its tenants",
     "tenant_moves": "the moves of this cell's tenants",
     "clusters": "where this database was last seen",
