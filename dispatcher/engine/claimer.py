@@ -319,6 +319,9 @@ class OtherClaimer(Claimer):
         if not found and not self._recovered_tokens:
             # They are not due: look again at the next poll only.
             self._recovered_looked_at = now
+        if found:
+            # The next few are claimed when these have ended, which is soon, and not at the next poll.
+            self._settling = 0
         return sum([await self._take_recovered(*key) for key in found])
 
     async def _take_recovered(self, channel: str, step: PoisonStep) -> int:

@@ -254,6 +254,18 @@ async def test_those_whose_owners_died_often_are_claimed_alone(stage: Stage, cla
     assert claims.taken[-1].id == ids[3]
 
 
+async def test_one_of_several_that_are_claimed_alone_does_not_wait_for_the_poll(stage: Stage, claims: Claims) -> None:
+    await claims.rest()
+    ids = await stage.write(2)
+    await stage.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 3")
+    assert await claims.round(PATIENT.poll_seconds) == 0.0
+    assert len(claims.taken) == 1
+    assert await claims.round() < 1.0, "the first may have ended by then"
+    claims.epoch.tokens.close([claims.taken[0].token])
+    await claims.round()
+    assert sorted(item.id for item in claims.taken) == ids
+
+
 async def test_a_resumed_channel_does_not_wait_for_the_poll(troubled: Troubled) -> None:
     stage = Stage(troubled, replace(CONFIG, claim=PATIENT))
     await pauses.pause(troubled, "channel", "sms", "test", "test")
