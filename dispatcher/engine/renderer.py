@@ -81,11 +81,14 @@ class Renderer:
         waiting: Mapping[Lane, deque[Sequence[Claimed]]],
         batches: MemoryObjectReceiveStream[Sequence[Any]],
     ) -> None:
-        """Render parts of one lane, for a while or until another one waits, and hand them on together: one mark of a
-        thousand costs less than ten."""
-        end = time.monotonic() + TURN_SECONDS_MAX
+        """Render parts of a channel's lane for a while, or until another lane waits, and hand them on together.
+
+        One mark of a thousand costs less than ten.
+        """
+        end, channel = time.monotonic() + TURN_SECONDS_MAX, parts[0][0].channel
         rendered = await self._render_part(parts.popleft())
-        while parts and time.monotonic() < end:
+        # What is handed on together goes to one sender: never the deliveries of two channels.
+        while parts and parts[0][0].channel == channel and time.monotonic() < end:
             await asyncio.sleep(0)
             _queue_waiting(waiting, batches)
             if any(other for other in waiting.values() if other is not parts):

@@ -194,3 +194,18 @@ async def _order_of_lanes(
     await renderer.run(pipe.receive)
     pipe.receive.close()
     return order
+
+
+async def test_deliveries_of_two_channels_are_never_handed_on_together(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.engine.renderer.TURN_SECONDS_MAX", 3_600.0)
+    renderer, handed = stage.pipeline.renderer, list[list[str]]()
+    monkeypatch.setattr(renderer, "_send", lambda rendered: handed.append([one.item.channel for one in rendered]))
+    pipe = Pipe.of(10)
+    for number, channel in enumerate(("sms", "email", "email", "sms")):
+        pipe.send.send_nowait([replace(claimed(number), channel=channel)])
+    pipe.send.close()
+    await renderer.run(pipe.receive)
+    pipe.receive.close()
+    assert handed == [["sms"], ["email", "email"], ["sms"]]
