@@ -1,135 +1,25 @@
 """OB-18 beyond one Postgres: two cells, a server and a dispatcher each, and one provider for both."""
 
 import json
-import os
-import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from pathlib import Path
 
 import aiohttp
 import asyncpg
-import psutil
 import pytest
-from msgspec import Struct
 
 from dispatcher.client import Client, Message, OtherCell, Unauthenticated
-from dispatcher.db import embedded
-from dispatcher.db.schema import migrator
 from dispatcher.engine.rules.unsubscribe_links import Links, Subscription
-from tests.faults.provider import Provider
-from tests.support.caller import Caller, delivery, make_key
-from tests.support.folders import folder
+from tests.features.cells.conftest import LINKS, NUMBERS, Cells, sent
+from tests.support.caller import delivery
 from tests.support.program import Program
 
-NUMBERS = (1, 2)
-LINKS = ("https://mail.example.org", "0123456789abcdef0123456789abcdef")
 WHY = ("--reason", "a test", "--actor", "test")
-
-
-class Cells(Struct):
-    """Both cells: their programs, a key of one tenant each, the provider, and the server of the second."""
-
-    programs: dict[int, Program]
-    keys: dict[str, str]
-    provider: Provider
-    directory: Path
-    # One that does not list the tenant of the second cell.
-    stale: Path
-    postmaster: int
-
-    def caller(self, number: int, tenant: str) -> Caller:
-        """Who calls a cell with the key of a tenant."""
-        return Caller(self.programs[number], self.keys[tenant])
-
-
-@contextmanager
-def _server() -> Iterator[tuple[str, int]]:
-    with folder("cell") as place:
-        data = place / "postgres"
-        data.mkdir()
-        running = embedded.server_in(data)
-        running.ensure_pgdata_inited()
-        running.start()
-        pid = running.get_pid()
-        assert pid is not None
-        try:
-            yield running.get_uri(), pid
-        finally:
-            if psutil.pid_exists(pid):
-                os.kill(pid, signal.SIGQUIT)
-                psutil.Process(pid).wait(60)
-            running.cleanup()
-
-
-def _write(directory: Path, urls: dict[int, str], programs: dict[int, Program], **tenants: int) -> None:
-    cells = [
-        {"number": number, "database": urls[number]} | ({"url": programs[number].address} if number in programs else {})
-        for number in NUMBERS
-    ]
-    # Greater each time, so that it is taken.
-    version = 1 + len(programs) + len(tenants)
-    directory.write_text(json.dumps({"version": version, "default": 1, "cells": cells, "tenants": tenants}))
-
-
-@pytest.fixture(scope="module")
-async def cells(shared_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cells]:
-    """Tenant acme is placed in cell 2; beta is not listed, and so in cell 1."""
-    place = tmp_path_factory.mktemp("cells")
-    directory = place / "cells.json"
-    async with AsyncExitStack() as stack:
-        url, pid = stack.enter_context(_server())
-        await migrator.migrate(url)
-        urls, programs = {1: shared_url, 2: url}, dict[int, Program]()
-        provider = await stack.enter_async_context(Provider(place / "books"))
-        _write(directory, urls, programs)
-        for number in NUMBERS:
-            program = Program(
-                urls[number],
-                DISPATCHER_CELL__NUMBER=str(number),
-                DISPATCHER_CELL__DIRECTORY=str(directory),
-                DISPATCHER_UNSUBSCRIBE__PUBLIC_URL=LINKS[0],
-                DISPATCHER_UNSUBSCRIBE__SECRETS=LINKS[1],
-                DISPATCHER_CHANNELS__SMS__PROVIDER="ledger",
-                DISPATCHER_CHANNELS__SMS__OPTIONS__PORT=str(provider.port),
-            )
-            stack.callback(program.end)
-            programs[number] = await program.start()
-            _write(directory, urls, programs)
-        placed = programs[1].run("cells", "place", "acme", "--cell", "2")
-        assert placed.returncode == 0, placed.stderr
-        _write(place / "stale.json", urls, programs)
-        _write(directory, urls, programs, acme=2)
-        keys = {
-            "beta": make_key(programs[1], tenant="beta"),
-            "acme": make_key(programs[2], tenant="acme"),
-            "operators": make_key(programs[1]),
-            "operators of 2": make_key(programs[2]),
-            # From before it was placed elsewhere, as the rows of a tenant that has moved are.
-            "acme in 1": await _key_of_acme(programs[1], shared_url),
-        }
-        yield Cells(programs, keys, provider, directory, place / "stale.json", pid)
-
-
-async def _key_of_acme(program: Program, url: str) -> str:
-    key = make_key(program, tenant="gamma")
-    connection = await asyncpg.connect(url)
-    await connection.execute("UPDATE dispatcher.api_keys SET tenant_id = 'acme' WHERE tenant_id = 'gamma'")
-    await connection.close()
-    return key
-
-
-async def _sent(cells: Cells, key: str, count: int) -> None:
-    await cells.programs[1].until(
-        lambda: key in (books := cells.provider.entries()) and books[key].accepted == count, f"{key} was sent"
-    )
 
 
 async def test_the_same_key_of_two_tenants_sends_two_messages(cells: Cells) -> None:
     for _ in range(2):
         for number, tenant in ((1, "beta"), (2, "acme")):
             assert cells.caller(number, tenant).post("/deliveries", delivery("same")).status in (200, 201)
-    await _sent(cells, "same", 2)
+    await sent(cells, "same", 2)
 
 
 async def test_a_cell_says_its_number_wherever_one_looks(cells: Cells) -> None:
@@ -165,7 +55,7 @@ async def test_a_client_goes_where_its_directory_leads_and_where_a_cell_says(cel
     assert (refused.value.cell, refused.value.url) == (2, cells.programs[2].address)
     async with Client.in_cells(cells.directory, cells.keys["acme"], tenant="acme") as client:
         await client.send(message)
-    await _sent(cells, "by-client", 1)
+    await sent(cells, "by-client", 1)
 
 
 async def test_in_a_transaction_a_foreign_tenant_is_refused(cells: Cells) -> None:
@@ -179,7 +69,7 @@ async def test_in_a_transaction_a_foreign_tenant_is_refused(cells: Cells) -> Non
             await Client.on(connection, tenant="beta").send(message)
     finally:
         await connection.close()
-    await _sent(cells, "in-transaction", 1)
+    await sent(cells, "in-transaction", 1)
 
 
 async def test_the_command_line_finds_the_cell_of_a_tenant(cells: Cells) -> None:
@@ -193,7 +83,7 @@ async def test_the_command_line_finds_the_cell_of_a_tenant(cells: Cells) -> None
     assert b"tenant acme is in cell 2" in refused.stderr
     done = cells.programs[1].run(*send, "--key", "by-command")
     assert done.returncode == 0, done.stderr
-    await _sent(cells, "by-command", 1)
+    await sent(cells, "by-command", 1)
 
 
 async def test_the_directory_over_http_has_what_the_table_knows(cells: Cells) -> None:
@@ -275,27 +165,3 @@ async def test_a_person_is_found_and_erased_in_every_cell(cells: Cells) -> None:
         left = "SELECT count(*) FROM dispatcher.deliveries WHERE recipient = 'ann@example.org'"
         assert await connection.fetchval(left) == 0
         await connection.close()
-
-
-async def test_check_names_what_is_wrong_and_a_dead_cell_changes_nothing_elsewhere(cells: Cells) -> None:
-    """The last one here: it ends a cell."""
-    check = ("cells", "check", "--json")
-    agreed = cells.programs[1].run(*check)
-    assert (agreed.returncode, json.loads(agreed.stdout)["faults"]) == (0, [])
-    told = cells.programs[1].run(*check, DISPATCHER_CELL__DIRECTORY=str(cells.stale))
-    (stale,) = json.loads(told.stdout)["faults"]
-    assert "tenant acme is in cell 2" in stale
-    beta = cells.caller(1, "beta")
-    os.kill(cells.postmaster, signal.SIGKILL)
-    await cells.programs[1].until(lambda: not psutil.pid_exists(cells.postmaster), "the server is gone")
-    for number in range(20):
-        assert beta.post("/deliveries", delivery(f"beside-a-dead-cell-{number}")).status == 201
-    await _sent(cells, "beside-a-dead-cell-19", 1)
-    waits = [row for row in beta.get("/deliveries?limit=50").json["deliveries"] if row["life"] != "sent"]
-    assert not waits
-    assert cells.programs[1].get("/readyz")[0] == 200
-    found = cells.caller(1, "operators").get("/cells").json
-    assert [bool(cell["faults"]) for cell in found["cells"]] == [False, True]
-    named = cells.programs[1].run(*check)
-    assert named.returncode == 1
-    assert all(fault.startswith("cell 2: ") for fault in json.loads(named.stdout)["faults"])
