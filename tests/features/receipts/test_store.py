@@ -470,7 +470,7 @@ async def test_a_missing_mailbox_is_suppressed_once_for_every_channel(scene: Sce
 
 
 async def test_a_complaint_after_an_erasure_suppresses_by_hash_alone(scene: Scene, connection: Connection) -> None:
-    delivery = await _sent(scene, "abc")
+    delivery = await _sent(scene, "sid-of-ann")
     who = rules.person_of([Address("phone", TO)])
     looked = await erasure.advance(
         scene.database, await erasure.request(scene.database, Workspace(), who, "bob", "by letter")
@@ -481,16 +481,16 @@ async def test_a_complaint_after_an_erasure_suppresses_by_hash_alone(scene: Scen
     # It may be another database's.
     assert await _accept(scene, Receipt("complained", names=("xyz",), **said)) == ["waiting"]
     await scene.database.fetch("DELETE FROM dispatcher.waiting_receipts")
-    assert await _accept(scene, Receipt("opened", names=("abc",), **said)) == ["recorded"]
-    assert await _accept(scene, Receipt("complained", names=("abc",), **said)) == ["recorded"]
+    assert await _accept(scene, Receipt("opened", names=("sid-of-ann",), **said)) == ["recorded"]
+    assert await _accept(scene, Receipt("complained", names=("sid-of-ann",), **said)) == ["recorded"]
     assert await _current(scene, delivery) == "complained"
-    assert await traces(connection, TO, "abc") == []
+    assert await traces(connection, TO, "sid-of-ann") == []
     await scene.write(1)
     why = await suppression.reasons(scene.database, await scene.claim())
     assert list(why.values()) == ["suppressed: complaint: erased"]
     # Released since, it is not taken back by who says it again.
     await suppressions.release(scene.database, "default", [Address("phone", TO)], "bob", "asked again")
-    again = Receipt("complained", at=datetime(2020, 1, 1, tzinfo=UTC), names=("abc",), **said)
+    again = Receipt("complained", at=datetime(2020, 1, 1, tzinfo=UTC), names=("sid-of-ann",), **said)
     assert await _accept(scene, again) == ["known"]
     assert await suppressions.entries(scene.database, "default", Address("phone", TO)) == []
 
