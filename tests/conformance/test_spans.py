@@ -76,7 +76,10 @@ async def test_OP_15_a_request_is_followed_through_every_step_into_the_call_of_t
     (where,) = collector.requests[0].resource_spans
     named = {one.key: one.value.string_value for one in where.resource.attributes}
     assert named["service.name"] == "shop-dispatcher"
-    assert program.metric("dispatcher_spans_total", result="exported") == len(STEPS) + 1
+    # The collector has them before the program has its answer.
+    await program.until(
+        lambda: program.metric("dispatcher_spans_total", result="exported") == len(STEPS) + 1, "they are counted"
+    )
 
 
 async def test_OP_15_all_attempts_of_a_delivery_are_in_one_trace_and_nothing_personal_is(
