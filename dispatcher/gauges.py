@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from dispatcher.base.metrics import Metrics
 from dispatcher.base.series import Gauge
-from dispatcher.db import vitals
 from dispatcher.db.database import Database
+from dispatcher.db.health import vitals
 from dispatcher.features.campaigns import expansion
 from dispatcher.features.dead_letters import store as dead_letters
 from dispatcher.features.runs import store as runs

@@ -15,7 +15,7 @@ from dispatcher.base.errors import ConfigError, DatabaseUnavailable, Fault, Unsa
 from dispatcher.config.settings import Database as Settings
 from dispatcher.db import cells  # noqa: F401 - defines what 57T01 and 57T02 are raised as
 from dispatcher.db.array_types import set_array_types
-from dispatcher.db.failover import FailoverWatch
+from dispatcher.db.health.failover import FailoverWatch
 from dispatcher.db.joint_looks import JointLooks, until_poll
 from dispatcher.db.renaming import CONNECTION
 from dispatcher.db.statements import statements

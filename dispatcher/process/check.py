@@ -11,7 +11,7 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.progress import progress_bar
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.db.statements import statements
 from dispatcher.engine.store import instances
 from dispatcher.process.providers import Readiness, readiness
@@ -42,7 +42,7 @@ class Finding(Struct, frozen=True):
 
 def says(invariant: str) -> str:
     """Return the sentence above an invariant's query."""
-    lines = statements("dispatcher.db.checks")[invariant].splitlines()
+    lines = statements("dispatcher.db.health.checks")[invariant].splitlines()
     return " ".join(line.removeprefix("--").strip() for line in takewhile(lambda line: line.startswith("--"), lines))
 
 

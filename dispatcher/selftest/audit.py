@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from dispatcher.selftest.ledger_file import Entry, name_of
 from dispatcher.selftest.plan import MARKED_MAX
 

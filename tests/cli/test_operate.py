@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from tests.conformance.outbox import QUICK
 from tests.support.forks import ROOT
 from tests.support.program import Program

@@ -16,8 +16,8 @@ from dispatcher.cli.options import confirm, require_words, who
 from dispatcher.cli.session import SLOW_SESSION, Session
 from dispatcher.cli.terminal.console import Output
 from dispatcher.commands import COMMANDS
-from dispatcher.db import checks
 from dispatcher.db.database import SESSION
+from dispatcher.db.health import checks
 from dispatcher.features.held.commands import refusal_sentence
 from dispatcher.features.held.models import HeldState
 from dispatcher.process.check import says

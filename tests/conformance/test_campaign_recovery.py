@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from dispatcher.base.fault_points import POINTS
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from tests.conformance.campaigns import SETTINGS, Live, looking
 from tests.support.program import Program
 from tests.support.scene import Connection

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from tests.conformance.outbox import QUICK, Outbox
 from tests.support.caller import Caller, make_key
 from tests.support.program import Program

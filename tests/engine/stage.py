@@ -14,7 +14,7 @@ from channels.shared.breaker import Breaker
 from dispatcher.base.metrics import Metrics
 from dispatcher.config import fingerprints
 from dispatcher.config.settings import Channel, Config, Flush, Instance
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules.life import Claimed, Lane

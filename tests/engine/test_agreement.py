@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from dispatcher.engine.store import instances
 from tests.support.scene import Connection, Scene
 from tests.support.waits import until_blocked

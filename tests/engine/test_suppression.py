@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from dispatcher.base.values.addresses import Address, address
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Again, Failed, Lane, Resend, Succeeded
 from dispatcher.engine.store import suppression
 from dispatcher.features.deliveries import store as deliveries

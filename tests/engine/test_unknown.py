@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import (
     POISON_STEPS,
     Again,

@@ -10,8 +10,8 @@ import pytest
 
 from dispatcher.base.fault_points import POINTS
 from dispatcher.base.workspace import Workspace
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from dispatcher.features.caps import store
 from dispatcher.features.deliveries.store import New, insert
 from tests.support.program import Program

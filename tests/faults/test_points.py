@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from dispatcher.base.fault_points import POINTS
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.db.database import Database
 from dispatcher.features.deliveries.store import New, insert
 from tests.support.forks import ROOT

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from dispatcher.features.deliveries.store import New, insert
 from tests.faults.provider import Provider
 from tests.support.program import Program

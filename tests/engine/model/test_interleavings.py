@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Again, Claimed, Lane, Succeeded
 from dispatcher.engine.store import claims, held, instances
 from dispatcher.features.deliveries import store as deliveries

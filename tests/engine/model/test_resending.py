@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Again, Back, Claimed, Failed, Resend
 from dispatcher.engine.store import held
 from dispatcher.features.deliveries import store as deliveries

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from dispatcher.config.settings import Database as Settings
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Claimed
 from tests.engine.model.protocol import Protocol
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import POISON_STEPS, Again, Back, Claimed, Failed, Held, Outcome, Skipped
 from dispatcher.engine.store import held, pauses
 from tests.features.campaigns.stage import ACCEPTED, CANCEL, PAUSE, REPLAY, RESUME, SETTLE_NOW, Stage, wrong_books

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 
 pytestmark = pytest.mark.anyio
 

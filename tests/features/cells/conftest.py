@@ -40,7 +40,8 @@ class Cells(Struct):
 
 
 @contextmanager
-def _server() -> Iterator[tuple[str, int]]:
+def server() -> Iterator[tuple[str, int]]:
+    """A server of its own: its address, and its process."""
     with folder("cell") as place:
         data = place / "postgres"
         data.mkdir()
@@ -74,7 +75,7 @@ async def cells(shared_url: str, tmp_path_factory: pytest.TempPathFactory) -> As
     place = tmp_path_factory.mktemp("cells")
     directory = place / "cells.json"
     async with AsyncExitStack() as stack:
-        url, pid = stack.enter_context(_server())
+        url, pid = stack.enter_context(server())
         await migrator.migrate(url)
         urls, programs = {1: shared_url, 2: url}, dict[int, Program]()
         provider = await stack.enter_async_context(Provider(place / "books"))

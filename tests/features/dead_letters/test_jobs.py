@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Failed, Succeeded
 from dispatcher.features.dead_letters import store
 from dispatcher.features.dead_letters.models import DeadLetterFilter

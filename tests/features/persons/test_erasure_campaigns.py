@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatcher.base.values.addresses import Address
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Failed, Succeeded
 from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.persons import erasure, rules

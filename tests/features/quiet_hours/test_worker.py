@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from dispatcher.base.workspace import Workspace
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Back, Claimed, Lane, Lost, Outcome, Resend, Skipped
 from dispatcher.features.quiet_hours import store
 from dispatcher.features.quiet_hours.models import NewQuietHours, Period

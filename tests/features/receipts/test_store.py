@@ -12,7 +12,7 @@ from channels.shared.mail.message_id import message_identity
 from dispatcher.base.metrics import Metrics
 from dispatcher.base.values.addresses import Address
 from dispatcher.base.workspace import Workspace
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Again, Failed, Held, Resend, Succeeded
 from dispatcher.engine.store import held, suppression
 from dispatcher.features.deliveries import store as deliveries

@@ -10,7 +10,7 @@ from typing import Any
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Failed, Held, Lane, Outcome, Succeeded
 from dispatcher.features.runs.walk.poison_worker import PoisonWorker

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.db import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from tests.support.flows import fail, put, trigger
 from tests.support.scene import Connection
 

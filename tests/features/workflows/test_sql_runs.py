@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from dispatcher.db import checks
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Again, Failed, Held, Succeeded
 from dispatcher.features.runs.walk import walking
 from tests.support.flows import at_node, fail, ordered, put, stand, status, trigger

@@ -10,7 +10,7 @@ from dispatcher.db import pooler
 from dispatcher.db.database import connecting
 from dispatcher.db.schema import migrator
 from dispatcher.db.statements import statements
-from dispatcher.features.cells.moving.digests import Columns, Connection, Side, columns_of
+from dispatcher.features.cells.moving.rows.digests import Columns, Connection, Side, columns_of
 
 _SQL = statements("dispatcher.features.cells.moving.moves")
 

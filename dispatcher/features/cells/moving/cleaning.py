@@ -6,7 +6,7 @@ from dispatcher.base import fault_points
 from dispatcher.base.errors import MoveInterrupted
 from dispatcher.db.statements import statements
 from dispatcher.features.cells.moving.cell_connections import AS_THEY_ARE, Cell
-from dispatcher.features.cells.moving.tables import tables
+from dispatcher.features.cells.moving.rows.tables import tables
 
 _SQL = statements(__name__)
 

@@ -19,11 +19,11 @@ from dispatcher.db.database import PASSING
 from dispatcher.db.statements import statements
 from dispatcher.features.cells.moving import cleaning, late, plan, standing_still
 from dispatcher.features.cells.moving.cell_connections import AS_THEY_ARE, Cell, lock
-from dispatcher.features.cells.moving.copying import Change, apply, change_of
-from dispatcher.features.cells.moving.digests import NO_ROWS, Connection, Digests, Part, Side, different
 from dispatcher.features.cells.moving.moves import Result
+from dispatcher.features.cells.moving.rows.copying import Change, apply, change_of
+from dispatcher.features.cells.moving.rows.digests import NO_ROWS, Connection, Digests, Part, Side, different
+from dispatcher.features.cells.moving.rows.tables import FAMILIES, PAGE_BITS, Family, Table, tables
 from dispatcher.features.cells.moving.standing_still import Wait
-from dispatcher.features.cells.moving.tables import FAMILIES, PAGE_BITS, Family, Table, tables
 
 _SQL = statements("dispatcher.features.cells.moving.moves")
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from dispatcher.base.errors import Fault, MoveRefused
 from dispatcher.db.statements import statements
 from dispatcher.features.cells.moving.cell_connections import AS_THEY_ARE, AS_USUAL, Cell
-from dispatcher.features.cells.moving.tables import ELSEWHERE, FAMILIES, Table, filled, rows_of, tables
+from dispatcher.features.cells.moving.rows.tables import ELSEWHERE, FAMILIES, Table, filled, rows_of, tables
 
 _SQL = statements(__name__)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dispatcher.base.errors import MoveInterrupted
 from dispatcher.db.statements import statements
-from dispatcher.features.cells.moving.digests import Connection
+from dispatcher.features.cells.moving.rows.digests import Connection
 
 _SQL = statements(__name__)
 

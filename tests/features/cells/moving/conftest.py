@@ -1,15 +1,19 @@
-"""Two cells: databases of one server, each with ids of its own, and moves between them."""
+"""Two cells, each with ids of its own, and moves between them: databases of one server, or each on its own server."""
 
+import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import asyncpg
 import pytest
 from msgspec import Struct, field
 
+from dispatcher.db.schema import migrator
 from dispatcher.features.cells.moving.cell_connections import Place, connected
 from dispatcher.features.cells.moving.mover import Mover
 from dispatcher.features.cells.moving.moves import Result
+from tests.features.cells.conftest import server
 from tests.support.databases import TEMPLATE, new_database
 from tests.support.scene import Connection
 
@@ -48,15 +52,35 @@ class Cells(Struct):
         return await self.first.fetchval(asked, tenant), await self.second.fetchval(asked, tenant)
 
 
+@asynccontextmanager
+async def _joined(one: str, other: str) -> AsyncIterator[Cells]:
+    connections = [await asyncpg.connect(url) for url in (one, other)]
+    try:
+        for number, connection in enumerate(connections, 1):
+            await connection.execute("SELECT dispatcher.join_cells($1::smallint)", number)
+        yield Cells((one, other), first=connections[0], second=connections[1])
+    finally:
+        for connection in connections:
+            await connection.close()
+
+
 @pytest.fixture
 async def cells(template: str) -> AsyncIterator[Cells]:
     """Two cells of a test's own."""
-    async with new_database(template, TEMPLATE) as one, new_database(template, TEMPLATE) as other:
-        connections = [await asyncpg.connect(url) for url in (one, other)]
-        try:
-            for number, connection in enumerate(connections, 1):
-                await connection.execute("SELECT dispatcher.join_cells($1::smallint)", number)
-            yield Cells((one, other), first=connections[0], second=connections[1])
-        finally:
-            for connection in connections:
-                await connection.close()
+    async with (
+        new_database(template, TEMPLATE) as one,
+        new_database(template, TEMPLATE) as other,
+        _joined(one, other) as both,
+    ):
+        yield both
+
+
+@pytest.fixture
+async def far_cells() -> AsyncIterator[tuple[Cells, str]]:
+    """Two cells on a server each, and the address of a third, which is dead."""
+    async with AsyncExitStack() as stack:
+        (one, _), (other, _), (dead, process) = (stack.enter_context(server()) for _ in range(3))
+        for url in (one, other, dead):
+            await migrator.migrate(url)
+        os.kill(process, signal.SIGQUIT)
+        yield await stack.enter_async_context(_joined(one, other)), dead

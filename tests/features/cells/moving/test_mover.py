@@ -13,10 +13,11 @@ from dispatcher.config.settings import Database as Settings
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.engine.rules.life import Succeeded
-from dispatcher.features.cells.moving import copying, standing_still
 from dispatcher.features.cells.moving import mover as movers
+from dispatcher.features.cells.moving import standing_still
 from dispatcher.features.cells.moving.plan import plan_of
-from dispatcher.features.cells.moving.tables import rows_of, tables
+from dispatcher.features.cells.moving.rows import copying
+from dispatcher.features.cells.moving.rows.tables import rows_of, tables
 from tests.features.cells.moving.conftest import TENANT, Cells
 from tests.support.home import furnish
 from tests.support.scene import Connection, Scene
@@ -103,7 +104,7 @@ async def _furnished(cells: Cells) -> dict[str, list[dict[str, object]]]:
 async def violations(connection: Connection) -> dict[str, int]:
     """What breaks an invariant, and how often."""
     found: dict[str, int] = {}
-    for name, query in statements("dispatcher.db.checks").items():
+    for name, query in statements("dispatcher.db.health.checks").items():
         rows = await connection.fetch(query, *((60.0,) if "$1" in query else ()))
         found |= {name: len(rows)} if rows else {}
     return found

@@ -2,7 +2,7 @@
 
 import re
 
-from dispatcher.features.cells.moving.tables import ELSEWHERE, FAMILIES, Table, tables
+from dispatcher.features.cells.moving.rows.tables import ELSEWHERE, FAMILIES, Table, tables
 from tests.support.scene import Connection
 
 TABLES = """SELECT relname FROM pg_class

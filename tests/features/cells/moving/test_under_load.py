@@ -1,7 +1,8 @@
 """A tenant moves under load, and the mover and a dispatcher are killed: nothing is sent twice, lost or held.
 
-Two cells with a dispatcher each send to one ledger. An application writes all the time and follows the refusals; a
-campaign is being expanded and sent, runs and an enrolment wait.
+Three cells on a server each, of which one is dead; the others have a dispatcher each, and send to one ledger. An
+application writes all the time and follows the refusals; a campaign is being expanded and sent, runs and an enrolment
+wait.
 """
 
 import asyncio
@@ -124,10 +125,11 @@ class Stage(Struct):
 
 
 @pytest.fixture
-async def stage(cells: Cells, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(far_cells: tuple[Cells, str], tmp_path: Path) -> AsyncIterator[Stage]:
     """Two cells at work, with a campaign, runs and an enrolment in the first."""
+    cells, dead = far_cells
     directory = tmp_path / "cells.json"
-    entries = [{"number": number, "database": url} for number, url in enumerate(cells.urls, 1)]
+    entries = [{"number": number, "database": url} for number, url in enumerate((*cells.urls, dead), 1)]
     directory.write_text(json.dumps({"version": 1, "default": 1, "cells": entries}))
     async with AsyncExitStack() as stack:
         provider = await stack.enter_async_context(Provider(tmp_path / "books", "--dedupe", "--delay-ms-max", "50"))

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from dispatcher.base.schema_name import SCHEMA, render
 from dispatcher.db.statements import statements
-from dispatcher.features.cells.moving.digests import Digests, Part, Side, delete
-from dispatcher.features.cells.moving.tables import Table
+from dispatcher.features.cells.moving.rows.digests import Digests, Part, Side, delete
+from dispatcher.features.cells.moving.rows.tables import Table
 
 _SQL = statements(__name__)
 

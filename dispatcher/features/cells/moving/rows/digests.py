@@ -12,7 +12,7 @@ from typing import TypeAlias
 import asyncpg
 from msgspec import Struct
 
-from dispatcher.features.cells.moving.tables import PAGE_BITS, Table, filled, rows_of
+from dispatcher.features.cells.moving.rows.tables import PAGE_BITS, Table, filled, rows_of
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 # A page of a table, and whether its rows are those that are done.
