@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from dispatcher.base.fault_points import POINTS
-from dispatcher.db.health import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from dispatcher.features.deliveries.store import New, insert
 from tests.support.forks import ROOT
 from tests.support.program import Program
@@ -48,9 +48,9 @@ WHERE = {
     "announce.committed": "features/webhooks/worker.py",
     "quiet_hours.decided": "features/quiet_hours/worker.py",
     "quiet_hours.moved": "features/quiet_hours/worker.py",
-    "walk.noted": "features/runs/walk/worker.py",
-    "walk.before_commit": "features/runs/walk/worker.py",
-    "walk.committed": "features/runs/walk/worker.py",
+    "walk.noted": "features/runs/walk/batch.py",
+    "walk.before_commit": "features/runs/walk/batch.py",
+    "walk.committed": "features/runs/walk/batch.py",
     "expand.locked": "features/campaigns/worker.py",
     "expand.before_commit": "features/campaigns/worker.py",
     "expand.committed": "features/campaigns/worker.py",

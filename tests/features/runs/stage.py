@@ -10,11 +10,12 @@ from typing import Any
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk
-from dispatcher.db.health import checks
 from dispatcher.db.database import Database
+from dispatcher.db.health import checks
 from dispatcher.engine.rules.life import Failed, Held, Lane, Outcome, Succeeded
+from dispatcher.features.runs.walk.batch import Walked
 from dispatcher.features.runs.walk.poison_worker import PoisonWorker
-from dispatcher.features.runs.walk.worker import Walked, Walker
+from dispatcher.features.runs.walk.worker import Walker
 from dispatcher.plans import plan as plans
 from dispatcher.plans.plan import Plan
 from tests.support.scene import Scene

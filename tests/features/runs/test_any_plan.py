@@ -152,7 +152,7 @@ async def _play(database: Database, plan: Plan, seed: int) -> None:
     chaos = Chaos(random.Random(seed), walkers)  # noqa: S311 - it hides nothing
     await chaos.stage.put(_with_a_send_and_a_digest(plan))
     chaos.runs = [await chaos.stage.trigger(**INPUT) for _ in range(RUNS)]
-    with mock.patch("dispatcher.features.runs.walk.worker.advance", chaos.advance):
+    with mock.patch("dispatcher.features.runs.walk.batch.advance", chaos.advance):
         for _ in range(STEPS):
             await chaos.step()
         await chaos.to_the_end()

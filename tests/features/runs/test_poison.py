@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dispatcher.base import fault_points
 from dispatcher.base.fault_points import FaultPointError
 from dispatcher.features.runs.walk import walking
-from dispatcher.features.runs.walk.worker import CRASHES_MAX
+from dispatcher.features.runs.walk.batch import CRASHES_MAX
 from dispatcher.plans.plan import Call, Delay
 from dispatcher.plans.walk.walk import advance
 from tests.features.runs.stage import Stage
@@ -37,7 +37,7 @@ def _killing(
             raise Died
         return advance(walkable, run, facts)
 
-    monkeypatch.setattr("dispatcher.features.runs.walk.worker.advance", deadly)
+    monkeypatch.setattr("dispatcher.features.runs.walk.batch.advance", deadly)
     dead: list[int] = []
 
     async def walk_until_nothing_is_left() -> int:

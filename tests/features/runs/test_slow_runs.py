@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dispatcher.base.errors import CallLost
-from dispatcher.features.runs.walk.worker import CRASHES_MAX
+from dispatcher.features.runs.walk.batch import CRASHES_MAX
 from dispatcher.plans import worker_functions
 from tests.features.runs.stage import Stage
 from tests.plans.walks import plan, send
@@ -33,13 +33,13 @@ async def test_tenants_take_turns_at_slow_walks(stage: Stage, monkeypatch: pytes
         "UPDATE dispatcher.runs SET tenant_id = CASE WHEN id % 4 = 0 THEN 'b' ELSE 'a' END WHERE slow"
     )
     walked: list[str] = []
-    call = stage.walker._offload.call
+    call = stage.walker._first._offload.call
 
     async def seen(tenant: str, *given: Any) -> Any:
         walked.append(tenant)
         return await call(tenant, *given)
 
-    monkeypatch.setattr(stage.walker._offload, "call", seen)
+    monkeypatch.setattr(stage.walker._first._offload, "call", seen)
     for _ in range(3):
         await stage.walk()
     assert walked[:2] in (["a", "b"], ["b", "a"])
@@ -55,7 +55,7 @@ async def test_a_run_that_kills_the_worker_process_is_a_dead_letter_and_the_walk
         assert function is worker_functions.walk
         raise CallLost("walk: BrokenWorkerProcess")
 
-    monkeypatch.setattr(stage.walker._offload, "call", lost)
+    monkeypatch.setattr(stage.walker._first._offload, "call", lost)
     for _ in range(CRASHES_MAX + 2):
         await stage.walk()
         await stage.poison_worker.run_once()

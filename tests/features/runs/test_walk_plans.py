@@ -69,7 +69,7 @@ def _reads_little(plan: str) -> None:
 
 
 async def test_due_and_woken_runs_are_found_by_index(session: Connection) -> None:
-    plan = await explained(session, (_SQL["take"], (50, 7)))
+    plan = await explained(session, (_SQL["take"], (50, 7, 2**63 - 1)))
     assert "runs_due" in plan
     assert "Rows Removed by Filter: 3" not in plan, plan
     _reads_little(plan)
@@ -80,7 +80,7 @@ async def test_a_plan_from_before_anything_was_known_reads_no_waiting_runs_eithe
     session = await asyncpg.connect(url, server_settings=SESSION)
     await put(session)
     await _wait(session, WAITING // 20)
-    plan = await explained(session, (_SQL["take"], (50, 7)))
+    plan = await explained(session, (_SQL["take"], (50, 7, 2**63 - 1)))
     await session.close()
     _reads_little(plan)
 
@@ -88,6 +88,13 @@ async def test_a_plan_from_before_anything_was_known_reads_no_waiting_runs_eithe
 async def test_a_crashed_run_is_found_by_index(session: Connection) -> None:
     plan = await explained(session, (_SQL["take_crashed"], (5,)))
     assert "runs_suspect" in plan
+    _reads_little(plan)
+
+
+async def test_whether_runs_are_walked_alone_is_seen_in_indexes(session: Connection) -> None:
+    plan = await explained(session, (_SQL["left_alone"], (5,)))
+    assert "runs_suspect" in plan
+    assert "runs_slow" in plan
     _reads_little(plan)
 
 
@@ -126,6 +133,6 @@ async def test_results_are_found_by_run_and_node(session: Connection) -> None:
 async def test_runs_are_written_by_key(session: Connection) -> None:
     ids = [row["id"] for row in await session.fetch("SELECT id FROM dispatcher.runs ORDER BY id LIMIT 50")]
     walked = (ids, ["running"] * 50, [None] * 50, [None] * 50, [None] * 50, ['"{}"'] * 50, [None] * 50)
-    plan = await explained(session, (_SQL["advance"], (1, *walked, *([[]] * 8))))
+    plan = await explained(session, (_SQL["advance"], (1, 0, *walked, *([[]] * 8))))
     assert "runs_pkey" in plan
     _reads_little(plan)

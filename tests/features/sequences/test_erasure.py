@@ -39,7 +39,7 @@ async def test_an_erasure_waits_for_a_walk_and_finds_what_it_has_written(
     await drip.enrolled()
     held = """SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted"""
     seen: list[int] = []
-    walker = drip.stage.walker
+    walker = drip.stage.walker._first
     walk_all = walker._walk_all
 
     async def looked_at(*given: object, **named: bool) -> object:

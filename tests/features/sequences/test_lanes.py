@@ -1,6 +1,7 @@
 """Lanes of runs: a wave of enrolments takes a part of a batch where others wait, and the whole of it alone."""
 
 from dispatcher.features.runs.walk import walking
+from dispatcher.features.runs.walk.worker import ANY_WAKE
 from dispatcher.plans.plan import Plan, Send
 from tests.features.sequences.steps import Sequences, sms
 
@@ -15,7 +16,7 @@ def _urgent(lane: int | None) -> Plan:
 async def _taken(drip: Sequences) -> list[int]:
     """The lanes of one batch of 50."""
     async with drip.database.connection() as session, session.transaction():
-        return [row["lane"] for row in await walking.take_batch(session, 50)]
+        return [row["lane"] for row in await walking.take_batch(session, 50, ANY_WAKE)]
 
 
 async def test_a_batch_with_an_urgent_run_has_a_small_part_of_the_wave(drip: Sequences) -> None:

@@ -3,7 +3,9 @@
 import pytest
 
 from dispatcher.engine.rules.life import Failed
+from dispatcher.features.runs.walk import walking
 from dispatcher.features.runs.walk.settling import Settled, settle
+from dispatcher.features.runs.walk.worker import ANY_WAKE
 from tests.features.sequences.steps import Sequences, sms
 
 SETTLED_MAX = 50
@@ -58,9 +60,9 @@ async def test_a_step_that_is_under_way_or_has_failed_is_not_settled(drip: Seque
     (run,) = await drip.enrolled()
     await drip.stage.walk_on()
     await drip.database.fetch("SELECT dispatcher.wake_run($1, 2::smallint)", run)
-    assert await _settle(drip) == Settled(0, 0)
+    assert (await _settle(drip)).runs == 0
     await drip.stage.end(Failed("refused: no such number"))
-    assert await _settle(drip) == Settled(0, 0)
+    assert (await _settle(drip)).runs == 0
     assert await drip.stage.count("wakes") == 2
     await drip.stage.walk_on()
     assert await drip.status(run) == "paused"
@@ -86,12 +88,12 @@ async def test_a_pause_since_the_step_was_ordered_moves_the_next_one(drip: Seque
         await drip.stage.do("pause", run)
     await drip.days(5)
     await drip.stage.end()
-    assert await _settle(drip) == Settled(0, 0)
+    assert (await _settle(drip)).runs == 0
     if whole:
         await drip.database.value(RESUME)
     else:
         await drip.stage.do("resume", run)
-    assert await _settle(drip) == Settled(0, 0)
+    assert (await _settle(drip)).runs == 0
     await drip.stage.walk_on()
     # Two days were left when it was paused.
     assert await drip.due_in_days(run) == pytest.approx(2, abs=0.01)
@@ -105,5 +107,25 @@ async def test_one_that_is_locked_is_left_to_whoever_holds_it(drip: Sequences) -
     await drip.stage.end()
     async with drip.database.transaction() as connection:
         await connection.execute("SELECT FROM dispatcher.runs WHERE id = $1 FOR UPDATE", run)
-        assert await _settle(drip) == Settled(0, 0)
-    assert await _settle(drip) == Settled(1, 1)
+        assert (await _settle(drip)).runs == 0
+    settled = await _settle(drip)
+    assert (settled.runs, settled.completed) == (1, 1)
+
+
+async def test_what_comes_behind_the_settling_is_not_walked_before_the_next(drip: Sequences) -> None:
+    await drip.publish(sms(1, 0))
+    (run,) = await drip.enrolled()
+    await drip.stage.walk_on()
+    settled = await _settle(drip)
+    assert settled.youngest == 0
+    await drip.stage.end()
+    async with drip.database.transaction() as connection:
+        assert not await walking.take_batch(connection, 50, settled.youngest)
+        assert [row["id"] for row in await walking.take_batch(connection, 50, ANY_WAKE)] == [run]
+
+
+async def test_with_more_wakes_than_are_settled_at_once_none_is_young(drip: Sequences) -> None:
+    for _ in range(2):
+        await drip.database.fetch("SELECT dispatcher.wake_run($1, 2::smallint)", 1)
+    assert (await settle(drip.database, 2)).youngest is None
+    assert (await settle(drip.database, 3)).youngest is not None

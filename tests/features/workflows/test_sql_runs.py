@@ -219,7 +219,7 @@ async def test_runs_that_others_hold_keep_no_others_from_walking(
             "SELECT dispatcher.signal_run(id, 'x') FROM unnest($1::bigint[]) AS id", [*runs[:2], runs[3]]
         )
         async with scene.database.connection() as session, session.transaction():
-            taken = await walking.take_batch(session, 1)
+            taken = await walking.take_batch(session, 1, 2**63 - 1)
         await transaction.rollback()
     finally:
         await holder.close()

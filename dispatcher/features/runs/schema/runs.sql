@@ -154,6 +154,7 @@ CREATE INDEX signals_waiting ON dispatcher.signals (run_id, id) WHERE NOT taken;
 CREATE TABLE dispatcher.walks (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     epoch    bigint NOT NULL,
+    hand     smallint NOT NULL DEFAULT 0,
     taken_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     run_ids  bigint[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);

@@ -10,7 +10,7 @@ from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
 from dispatcher.db.joint_looks import until_poll
 from dispatcher.features.runs.walk import enrolments, walking
-from dispatcher.features.runs.walk.worker import CRASHES_MAX
+from dispatcher.features.runs.walk.batch import CRASHES_MAX
 
 log = structlog.get_logger(__name__)
 

@@ -13,10 +13,14 @@ _SQL = statements(__name__)
 
 
 class Settled(Struct, frozen=True):
-    """The counts of a round: enrolments that went on, and those of them that are completed."""
+    """The counts of a round: enrolments that went on, and those of them that are completed.
+
+    `youngest` is the wake up to which all were looked at: those that are left are for walks. None: there are more.
+    """
 
     runs: int
     completed: int
+    youngest: int | None
 
 
 async def settle(database: Database, wakes_max: int) -> Settled:
@@ -25,4 +29,4 @@ async def settle(database: Database, wakes_max: int) -> Settled:
         return Settled(*(await database.fetch(_SQL["settle"], wakes_max))[0])
     except DATA_FAULTS as fault:
         log.warning("walk.not_settled", error=type(fault).__name__)
-        return Settled(0, 0)
+        return Settled(0, 0, None)

@@ -1,10 +1,12 @@
 -- name: settle
--- Let enrolments go on whose step was sent, as their last walk has said (`then`): up to $1 wakes. Answers how many, and how many
--- of them are completed. What is not as that walk took for granted (a step that was not sent, a pause of the sequence since then, one
+-- Let enrolments go on whose step was sent, as their last walk has said (`then`): up to $1 wakes. Answers how many, how many
+-- of them are completed, and the youngest wake up to which all were looked at; null where there were more than $1. What is not as that walk took for granted (a step that was not sent, a pause of the sequence since then, one
 -- that somebody has set going meanwhile) keeps its wakes: it is walked. A crash that forgets this forgets that the wakes are gone.
-WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)), woken AS MATERIALIZED (
-    SELECT w.ctid AS wake, r.id, r.workflow_id, r.state
-      FROM unhurried, (SELECT ctid, run_id FROM dispatcher.wakes ORDER BY lane DESC, run_id DESC, id DESC LIMIT $1) AS w,
+WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)), looked AS MATERIALIZED (
+    SELECT ctid AS wake, id, run_id FROM dispatcher.wakes ORDER BY lane DESC, run_id DESC, id DESC LIMIT $1
+), woken AS MATERIALIZED (
+    SELECT w.wake, r.id, r.workflow_id, r.state
+      FROM unhurried, looked AS w,
            LATERAL (SELECT id, workflow_id, state FROM dispatcher.runs
                      WHERE id = w.run_id AND contact_id IS NOT NULL AND status = 'running' AND available_at IS NULL
                        AND parked_by IS NULL AND takes = 0 AND NOT slow AND state ? 'then'
@@ -29,4 +31,4 @@ WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', t
       FROM sent s WHERE r.id = s.id
     RETURNING r.finished_at
 )
-SELECT count(*), count(finished_at) FROM settled;
+SELECT count(*), count(finished_at), (SELECT CASE WHEN count(*) < $1 THEN coalesce(max(id), 0) END FROM looked) FROM settled;

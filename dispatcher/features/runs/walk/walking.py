@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import asyncpg
 import msgspec
@@ -47,6 +47,13 @@ DATA_FAULTS: tuple[type[Exception], ...] = (
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 _objects = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _json = msgspec.json.Encoder().encode
+
+
+class Hand(NamedTuple):
+    """What walks one batch at a time: a process has two."""
+
+    epoch: int
+    number: int
 
 
 class Taken(Struct, frozen=True):
@@ -95,16 +102,31 @@ class Buried(Struct, frozen=True):
     is_enrolment: bool
 
 
+class Left(Struct, frozen=True):
+    """Whether runs are due that a batch leaves out: some that have crashed their walker, and slow ones."""
+
+    crashed: bool
+    slow: bool
+
+
 async def take(connection: Connection, argument: object, statement: str) -> Sequence[Row]:
     """Lock a single run, as a statement says, for as long as the transaction lasts."""
     rows: Sequence[Row] = await connection.fetch(_SQL[statement], argument)
     return rows
 
 
-async def take_batch(connection: Connection, most: int) -> Sequence[Row]:
-    """Lock due and woken runs, a share of each lane, for as long as the transaction lasts."""
-    rows: Sequence[Row] = await connection.fetch(_SQL["take"], most, -(-most // BULK_SHARE))
+async def take_batch(connection: Connection, most: int, youngest: int) -> Sequence[Row]:
+    """Lock due and woken runs, a share of each lane, for as long as the transaction lasts.
+
+    Of the bulk lane only wakes up to the `youngest` count.
+    """
+    rows: Sequence[Row] = await connection.fetch(_SQL["take"], most, -(-most // BULK_SHARE), youngest)
     return rows
+
+
+async def left_alone(database: Database, crashes_max: int) -> Left:
+    """Look for runs that are walked alone."""
+    return Left(*(await database.fetch(_SQL["left_alone"], crashes_max))[0])
 
 
 async def mark_slow(connection: Connection, ids: Sequence[int]) -> None:
@@ -127,14 +149,14 @@ def read_run(row: Row, contact: Contact | None = None) -> Taken:
     return Taken(run, row["version_id"], row["workflow_id"], *place, row["lane"], row["traceparent"])
 
 
-async def record_walk(database: Database, epoch: int, ids: Sequence[int]) -> list[int]:
+async def record_walk(database: Database, hand: Hand, ids: Sequence[int]) -> list[int]:
     """Record which runs are taken up, to notice a crash; return earlier walks that crashed over some of them."""
-    return _ids(await database.fetch(_SQL["record_walk"], epoch, ids))
+    return _ids(await database.fetch(_SQL["record_walk"], *hand, ids))
 
 
-async def abandon_walk(database: Database, epoch: int) -> None:
-    """Delete the record of this epoch's walk, which was rolled back without a fault of its runs."""
-    await database.fetch(_SQL["abandon_walk"], epoch)
+async def abandon_walk(database: Database, hand: Hand) -> None:
+    """Delete the record of this hand's walk, which was rolled back without a fault of its runs."""
+    await database.fetch(_SQL["abandon_walk"], *hand)
 
 
 async def count_crashes(connection: Connection, walks: Sequence[int]) -> list[int]:
@@ -142,9 +164,9 @@ async def count_crashes(connection: Connection, walks: Sequence[int]) -> list[in
     return _ids(await connection.fetch(_SQL["count_crashes"], walks)) if walks else []
 
 
-async def count_own_crash(database: Database, epoch: int) -> None:
-    """Count a crash for the runs of this epoch's walk."""
-    await count_crashes(database, _ids(await database.fetch(_SQL["walks_of_epoch"], epoch)))
+async def count_own_crash(database: Database, hand: Hand) -> None:
+    """Count a crash for the runs of this hand's walk."""
+    await count_crashes(database, _ids(await database.fetch(_SQL["walks_of_hand"], *hand)))
 
 
 async def count_crashes_of_gone_instances(database: Database) -> list[int]:
@@ -152,9 +174,9 @@ async def count_crashes_of_gone_instances(database: Database) -> list[int]:
     return await count_crashes(database, _ids(await database.fetch(_SQL["walks_of_gone_instances"])))
 
 
-async def refuse(database: Database, epoch: int, error: str) -> list[Buried]:
+async def refuse(database: Database, hand: Hand, error: str) -> list[Buried]:
     """Make a dead letter of the one run that was taken up; return it."""
-    return [Buried(*row) for row in await database.fetch(_SQL["refuse"], epoch, error)]
+    return [Buried(*row) for row in await database.fetch(_SQL["refuse"], *hand, error)]
 
 
 async def fail_poison(database: Database, crashes_max: int) -> list[Buried]:
@@ -313,14 +335,14 @@ def _status(taken: Taken, advance: Advance) -> str:
     return "paused" if advance.status == "failed" and taken.run.contact_id is not None else advance.status
 
 
-async def write(connection: Connection, epoch: int, walked: Sequence[tuple[Taken, Advance]]) -> None:
-    """Write the new states and logs of runs, mark the events that they took, and end the walk of this epoch."""
+async def write(connection: Connection, hand: Hand, walked: Sequence[tuple[Taken, Advance]]) -> None:
+    """Write the new states and logs of runs, mark the events that they took, and end the walk of this hand."""
     taken_signals = [number for _, advance in walked for number in advance.taken]
     if taken_signals:
         await connection.execute(_SQL["take_signals"], taken_signals)
     await connection.execute(
         _SQL["advance"],
-        epoch,
+        *hand,
         [taken.run.id for taken, _ in walked],
         [_status(taken, advance) for taken, advance in walked],
         [advance.available_at for _, advance in walked],

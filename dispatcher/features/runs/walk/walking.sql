@@ -3,7 +3,8 @@
 -- many from bulk, but $2 where there were others. One that killed its walker before is taken alone, and so is
 -- a slow one. What is locked by others is theirs: their walk sees what woke it, or leaves the wake. It does not count either: a transaction
 -- that stays open over some runs keeps no others from walking. LATERAL begins with the wakes: a plain join that was planned
--- while there were few runs began with those, and went on reading all of them, 13 ms for 17,000 that wait.
+-- while there were few runs began with those, and went on reading all of them, 13 ms for 17,000 that wait. Of the bulk lane only
+-- wakes up to the id $3 count: younger ones are settled first.
 WITH urgent AS MATERIALIZED (
     SELECT d.id FROM (VALUES (0::smallint), (1::smallint)) AS l (lane),
            LATERAL (SELECT id FROM dispatcher.runs
@@ -26,7 +27,7 @@ WITH urgent AS MATERIALIZED (
       FROM dispatcher.wakes w,
            LATERAL (SELECT id FROM dispatcher.runs WHERE id = w.run_id AND takes = 0 AND NOT slow
                        FOR UPDATE SKIP LOCKED) AS r
-     WHERE w.lane = 2 LIMIT (SELECT count FROM share)
+     WHERE w.lane = 2 AND w.id <= $3 LIMIT (SELECT count FROM share)
 )
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
        extract(epoch FROM r.anchor)::float8 AS anchor,
@@ -37,6 +38,11 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
  WHERE r.takes = 0 AND NOT r.slow AND r.id = ANY (ARRAY(
            SELECT id FROM urgent UNION SELECT id FROM woken UNION SELECT id FROM bulk UNION SELECT id FROM bulk_woken))
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
+
+-- name: left_alone
+-- Whether a run is due that has killed its walker before, up to $1 times, and whether one that is slow.
+SELECT EXISTS (SELECT FROM dispatcher.runs WHERE takes > 0 AND takes < $1 AND available_at <= statement_timestamp()) AS crashed,
+       EXISTS (SELECT FROM dispatcher.runs WHERE slow AND takes = 0 AND available_at <= statement_timestamp()) AS slow;
 
 -- name: take_crashed
 -- Lock one run that is due and has killed its walker before; after $1 times it is left to the poison worker.
@@ -99,18 +105,18 @@ SELECT EXISTS (SELECT FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM disp
 -- Answers the walks that have taken up some of them too: whoever notes holds their locks, so that those walks are over, and
 -- since their notes stand, they have come to nothing.
 WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)), noted AS (
-    INSERT INTO dispatcher.walks (epoch, run_ids) SELECT $1, $2 FROM unhurried
+    INSERT INTO dispatcher.walks (epoch, hand, run_ids) SELECT $1, $2, $3 FROM unhurried
 )
 SELECT DISTINCT w.id FROM dispatcher.walks w, unnest(w.run_ids) AS run_id
- WHERE (run_id IN (SELECT unnest($2::bigint[]))) IS TRUE;  -- as it stands, it is hashed
+ WHERE (run_id IN (SELECT unnest($3::bigint[]))) IS TRUE;  -- as it stands, it is hashed
 
 -- name: abandon_walk
--- A walk has come to nothing, and not through its runs' fault. (A process walks one batch at a time.)
-DELETE FROM dispatcher.walks WHERE epoch = $1;
+-- A walk has come to nothing, and not through its runs' fault. (A hand of a process walks one batch at a time.)
+DELETE FROM dispatcher.walks WHERE epoch = $1 AND hand = $2;
 
--- name: walks_of_epoch
--- What a process has noted, in a transaction that is over.
-SELECT id FROM dispatcher.walks WHERE epoch = $1;
+-- name: walks_of_hand
+-- What a hand of a process has noted, in a transaction that is over.
+SELECT id FROM dispatcher.walks WHERE epoch = $1 AND hand = $2;
 
 -- name: walks_of_gone_instances
 -- The notes of instances that are gone.
@@ -134,12 +140,12 @@ RETURNING r.id;
 -- name: refuse
 -- What one run has, which was taken up alone, cannot be read or written: it is a dead letter.
 WITH ended AS (
-    DELETE FROM dispatcher.walks WHERE epoch = $1 RETURNING run_ids
+    DELETE FROM dispatcher.walks WHERE epoch = $1 AND hand = $2 RETURNING run_ids
 ), at_fault AS (
     SELECT r.id, r.contact_id IS NOT NULL AS is_enrolment FROM ended e JOIN dispatcher.runs r ON r.id = ANY (e.run_ids)
      WHERE r.finished_at IS NULL AND r.status <> 'paused' FOR UPDATE OF r
 )
-SELECT f.id, f.is_enrolment FROM at_fault f, dispatcher.bury_run(f.id, $2, 'walk');
+SELECT f.id, f.is_enrolment FROM at_fault f, dispatcher.bury_run(f.id, $3, 'walk');
 
 -- name: delete_orphaned_wakes
 -- Wakes of runs that will not be walked: they are gone, or have ended as poison.
@@ -224,11 +230,11 @@ ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
 -- name: advance
 -- Write where runs stand now, with their log. Their walk is over.
 WITH ended AS (
-    DELETE FROM dispatcher.walks WHERE epoch = $1
+    DELETE FROM dispatcher.walks WHERE epoch = $1 AND hand = $2
 ), logged AS (
     INSERT INTO dispatcher.run_entries (run_id, number, step, event, node, context, added, error)
     SELECT e.run_id, e.number, e.step, e.event, e.node, e.context::jsonb, e.added::jsonb, e.error
-      FROM unnest($9::bigint[], $10::integer[], $11::integer[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
+      FROM unnest($10::bigint[], $11::integer[], $12::integer[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])
         AS e (run_id, number, step, event, node, context, added, error)
 )
 UPDATE dispatcher.runs r
@@ -237,7 +243,7 @@ UPDATE dispatcher.runs r
        paused_at = CASE WHEN a.status = 'paused' THEN statement_timestamp() END,
        error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, slow = false,
        state = a.state::jsonb, anchor = coalesce(to_timestamp(a.anchor), r.anchor)
-  FROM unnest($2::bigint[], $3::text[], $4::float8[], $5::text[], $6::text[], $7::text[], $8::float8[])
+  FROM unnest($3::bigint[], $4::text[], $5::float8[], $6::text[], $7::text[], $8::text[], $9::float8[])
     AS a (id, status, available_at, error, error_node, state, anchor)
  WHERE r.id = a.id;
 
