@@ -50,6 +50,8 @@ BEGIN
     IF p_column IS NULL AND NOT p_records THEN
         EXECUTE format('CREATE TRIGGER stay_in_cell AFTER INSERT ON %s REFERENCING NEW TABLE AS fresh '
             'FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.stay_in_cell()', p_table);
+        -- join_cells enables it: a database that is in no cell does not pay for it.
+        EXECUTE format('ALTER TABLE %s DISABLE TRIGGER stay_in_cell', p_table);
     END IF;
 END $$;
 
@@ -64,9 +66,8 @@ BEGIN
     THEN
         RAISE EXCEPTION 'this transaction is bound to another workspace' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    IF EXISTS (SELECT FROM dispatcher.tenant_placements) OR NOT (SELECT o.takes_unlisted FROM dispatcher.own_cell o) THEN
-        PERFORM dispatcher.require_here(p_tenant_id);
-    END IF;
+    -- Without a row, in no cell, nothing is asked.
+    PERFORM dispatcher.require_here(p_tenant_id) FROM dispatcher.own_cell;
 END $$;
 
 REVOKE ALL ON PROCEDURE dispatcher.isolate FROM PUBLIC;

@@ -77,8 +77,8 @@ BEGIN
         CASE WHEN place.state IN ('leaving', 'arriving') THEN '57T01' ELSE '57T02' END);
 END $$;
 
--- Refuse rows of tenants that are not at home here; with an argument only of those that were placed. The question in the
--- condition is all that it costs where no tenant is.
+-- Refuse rows of tenants that are not at home here; with an argument only of those that were placed. Disabled where the database
+-- is in no cell; the question in the condition is all that it costs where it is in one and no tenant was placed.
 CREATE FUNCTION dispatcher.stay_in_cell() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -136,8 +136,9 @@ BEGIN
     RETURN true;
 END $$;
 
--- Make this database a cell, or say that it is one already: every sequence goes on in the range of its number. Answers whether
--- anything was changed. Refuses another number than it has, and a sequence that is beyond its range.
+-- Make this database a cell, or say that it is one already: every sequence goes on in the range of its number, and every table
+-- that takes work refuses what belongs elsewhere. Answers whether anything was changed. Refuses another number than it has, and a
+-- sequence that is beyond its range.
 CREATE FUNCTION dispatcher.join_cells(p_number smallint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -145,6 +146,7 @@ DECLARE
     own      smallint;
     changed  boolean;
     sequence record;
+    place    regclass;
 BEGIN
     IF p_number > 0 THEN
         INSERT INTO dispatcher.own_cell (number) VALUES (p_number) ON CONFLICT DO NOTHING;
@@ -168,6 +170,14 @@ BEGIN
         END IF;
         CONTINUE WHEN sequence.last >= first;
         PERFORM setval(sequence.name, first);
+        changed := true;
+    END LOOP;
+    FOR place IN
+        SELECT t.tgrelid FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+         WHERE t.tgname = 'stay_in_cell' AND t.tgenabled = 'D'
+           AND c.relnamespace = (SELECT o.relnamespace FROM pg_class o WHERE o.oid = 'dispatcher.cell'::regclass)
+    LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE TRIGGER stay_in_cell', place);
         changed := true;
     END LOOP;
     RETURN changed;

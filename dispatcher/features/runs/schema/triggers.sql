@@ -153,7 +153,7 @@ BEGIN
         PERFORM dispatcher.refuse('idempotency_key: expected 1 to 255 characters',
             dispatcher.fault('$.idempotency_key', 'expected 1 to 255 characters'));
     END IF;
-    faults := dispatcher.traceparent_faults(trigger_workflow.traceparent);
+    faults := CASE WHEN traceparent IS NOT NULL THEN dispatcher.traceparent_faults(traceparent) END;
     IF faults <> '[]' THEN PERFORM dispatcher.refuse(dispatcher.faults_in_words(faults), faults); END IF;
     LOOP
         FOREACH known IN ARRAY array_remove(ARRAY[key, hash], NULL) LOOP
