@@ -1,8 +1,9 @@
 """Pages: each declares its path and right, and has a function that answers a visit; forms declare what they ask for."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from pkgutil import walk_packages
+from typing import Any
 
 from msgspec import Struct
 
@@ -41,8 +42,9 @@ def page(path: str, right: Right | None, *, section: str = "", raw: bool = False
 def form(path: str, asks: Endpoint, *, right: Right | None = None, section: str = "") -> Callable[[Draw], Page]:
     """Declare an action: the function below returns its form; a POST of it calls the endpoint `asks`.
 
-    The names in the path are those of the endpoint's path. The form's fields become the endpoint's body; an endpoint
-    without a body takes them as its query. Afterwards the visitor is sent to `Form.back` with a message.
+    The names in the path are those of the endpoint's path; the form's fields have those that the page's path lacks. The
+    other fields become the endpoint's body; an endpoint without a body takes them as its query. With a `version`, what
+    another has changed meanwhile is not overwritten. Afterwards the visitor is sent to `Form.back` with a message.
     """
 
     def make(draw: Draw) -> Page:
@@ -81,8 +83,11 @@ async def _acted(visit: Visit, made: Form, asks: Endpoint) -> Answer:
     return visit.go(back, words)
 
 
-async def _asked(visit: Visit, asks: Endpoint, body: Mapping[str, object]) -> object:
-    return await (visit.ask(asks, query=body) if asks.given is None else visit.ask(asks, body=body))
+async def _asked(visit: Visit, asks: Endpoint, body: dict[str, Any]) -> object:
+    names = [visit.path[name] if name in visit.path else body.pop(name) for name in asks.names]
+    if asks.given is None:
+        return await visit.ask(asks, *names, query=body)
+    return await visit.ask(asks, *names, version=body.pop("version", None), body=body)
 
 
 def operation(endpoints: Sequence[Endpoint], name: str) -> Endpoint:

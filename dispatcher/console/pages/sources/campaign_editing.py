@@ -1,6 +1,5 @@
 """Editing campaigns: a new one, and one that has no open run."""
 
-from typing import Any
 from urllib.parse import quote
 
 from dispatcher.console.page import Field, Form, Visit, form
@@ -56,16 +55,12 @@ def _fields(visit: Visit, one: WholeCampaign | None) -> list[Field]:
 async def create(visit: Visit) -> Form:
     """Make a campaign."""
 
-    async def act(visit: Visit, body: dict[str, Any]) -> object:
-        return await visit.ask(put_campaign, body.pop("name"), body=body)
-
     return Form(
         title="A new campaign",
         text="Nothing is sent until it is deployed.",
         fields=[Field("name", "Name", required=True), *_fields(visit, None)],
         button="Save it",
         reason=False,
-        act=act,
         back=lambda saved: f"/campaigns/{quote(saved.name, safe='')}",
         cancel="/campaigns",
         done="It is saved.",
@@ -77,16 +72,12 @@ async def change(visit: Visit) -> Form:
     """Change a campaign, unless another has changed it meanwhile."""
     one: WholeCampaign = await visit.ask(get_campaign)
 
-    async def act(visit: Visit, body: dict[str, Any]) -> object:
-        return await visit.ask(put_campaign, version=body.pop("version"), body=body)
-
     return Form(
         title=f"Change {one.name}?",
         text="Runs that were deployed stay as they are.",
         fields=[*_fields(visit, one), Field("version", "", "hidden", value=one.version)],
         button="Save it",
         reason=False,
-        act=act,
         back=f"/campaigns/{quote(one.name, safe='')}",
         done="It is saved.",
     )

@@ -82,16 +82,12 @@ async def change(visit: Visit) -> Form:
     """Change the draft of a sequence, unless another has changed it meanwhile."""
     one: Sequence = await visit.ask(get_sequence)
 
-    async def act(visit: Visit, body: dict[str, Any]) -> object:
-        return await visit.ask(put_sequence, version=body.pop("version"), body=body)
-
     return Form(
         title=f"Change the draft of {one.name}?",
         text="What is published stays as it is until the draft is published.",
         fields=[*_fields(one), Field("version", "", "hidden", value=one.revision)],
         button="Save the draft",
         reason=False,
-        act=act,
         back=f"/sequences/{quote(one.name, safe='')}",
         done="The draft is saved.",
     )
