@@ -23,11 +23,11 @@ class Sampling:
 
     def sampled(self, batch: Sequence[Claimed]) -> list[int]:
         """Return the positions of those that are traced."""
-        below = self._below
+        below, spread, mask = self._below, _SPREAD, _MASK
         return [
             position
             for position, item in enumerate(batch)
-            if (item.id * _SPREAD & _MASK < below if item.traceparent is None else item.traceparent[-1] in _SAMPLED)
+            if (item.id * spread & mask < below if item.traceparent is None else item.traceparent[-1] in _SAMPLED)
         ]
 
 

@@ -81,17 +81,18 @@ class Traces:
     def reporting(self, report: Report, envelopes: Sequence[Envelope], provider: str, marking: float) -> Report:
         """Return a report that notes the calls of a batch too, which is marked now and was to be from `marking` on; the
         same report where none of it is sampled."""
-        began = self.now()
+        began, now = self.now(), self.now
         traced = [self._open[one.traceparent] for one in envelopes if one.traceparent in self._open]
         if not traced:
             return report
         mark = Step("mark", marking, began)
         for trace in traced:
             trace.steps.append(mark)
+        open_trace = self._open.get
 
         def noted(envelope: Envelope, verdict: Verdict) -> None:
-            if (trace := self._open.get(envelope.traceparent)) is not None:
-                trace.steps.append(Step("call", began, self.now(), provider, type(verdict)))
+            if (trace := open_trace(envelope.traceparent)) is not None:
+                trace.steps.append(Step("call", began, now(), provider, type(verdict)))
             report(envelope, verdict)
 
         return noted
