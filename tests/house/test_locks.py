@@ -52,7 +52,9 @@ def test_a_lock_names_no_place_to_fetch_from(lock: str) -> None:
     assert not places, places
 
 
-@pytest.mark.parametrize(("lock", "extras"), [(RUN, ["embedded"]), (DEV, ["embedded", "bench", "dev"])])
+@pytest.mark.parametrize(
+    ("lock", "extras"), [(RUN, ["embedded", "otel", "sentry"]), (DEV, ["embedded", "bench", "dev"])]
+)
 def test_required_packages_are_locked(lock: str, extras: list[str]) -> None:
     locked = pins(lock)
     missing = [
