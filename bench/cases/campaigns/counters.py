@@ -12,8 +12,9 @@ ROUNDS = 5
 _EXPANDED = """
 WITH jobs AS (
     UPDATE dispatcher.job_queue q
-       SET status = 'locked', locked_at = now(), expanded_at = now(), first_id = 1, last_id = $2
-     WHERE q.run_id = $1
+       SET status = 'locked', locked_at = now(), expanded_at = now(), first_id = d.first_id, last_id = d.last_id
+      FROM (SELECT job_id, min(id) AS first_id, max(id) AS last_id FROM dispatcher.deliveries GROUP BY job_id) AS d
+     WHERE q.run_id = $1 AND q.id = d.job_id
 )
 UPDATE dispatcher.campaign_runs SET status = 'running', started_at = now(), expanded = intended WHERE id = $1
 """
@@ -29,6 +30,7 @@ SELECT i.run_id, i.job_id, CASE WHEN i.job_id IS NOT NULL THEN c.id END, 2, enco
   JOIN dispatcher.contacts c ON c.id = i.contact_id
   JOIN dispatcher.contact_addresses a ON a.contact_id = c.id
   JOIN dispatcher.templates t ON t.name = 'bench'
+ ORDER BY i.job_id
 """
 METHOD = (
     "{deliveries} pre-filled deliveries of jobs of 1,000 drained through blackhole (marked_max 2000) by one process, "
@@ -69,5 +71,5 @@ async def _fill(connection: Connection, deliveries: int) -> int:
     last = await connection.fetchval("SELECT max(id) FROM dispatcher.deliveries")
     if last != deliveries:
         raise BenchError(f"{last} deliveries were written for {deliveries} contacts")
-    await connection.execute(_EXPANDED, run_id, last)
+    await connection.execute(_EXPANDED, run_id)
     return run_id

@@ -118,6 +118,15 @@ async def load(connection: Connection, deliveries: int) -> int:
     return int(str(failed).split()[-1])
 
 
+async def waits(connection: Connection) -> bool:
+    """Whether the runs wait for their delay, and nothing is under way."""
+    return not await connection.fetchval(
+        """SELECT EXISTS (SELECT FROM dispatcher.runs WHERE available_at <= now())
+                  OR EXISTS (SELECT FROM dispatcher.wakes)
+                  OR EXISTS (SELECT FROM dispatcher.delivery_state WHERE status = 'queued' AND NOT held)"""
+    )
+
+
 async def _campaign(connection: Connection) -> int:
     """Deploy a campaign to all contacts."""
     await connection.execute(people.CAMPAIGN, people.EVERYBODY, '{"all": true}')

@@ -18,6 +18,7 @@ DELIVERIES = 1_000_000
 ROUNDS = 25
 
 LIMIT_MILLISECONDS = 100.0
+WAIT_SECONDS_MAX = 300.0
 PAGE_BYTES_MAX = 150_000
 SETTINGS = {"CHANNELS__SMS__PROVIDER": "blackhole"}
 # Searches, beside the pages themselves: what nobody can find, and what most deliveries are.
@@ -48,6 +49,8 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
         dead = await loading.load(connection, deliveries)
         async with dispatching(url, **SETTINGS) as process:
             await process.started(connection)
+            # The pages are measured by what is there, and not by the work of a process that has begun with it.
+            await process.until(lambda: loading.waits(connection), "its runs wait", WAIT_SECONDS_MAX, 0.5)
             key, address = make_key(url), await process.address()
             found = await asyncio.to_thread(_visit, address, key, rounds)
     slowest = max(found, key=lambda path: found[path])
