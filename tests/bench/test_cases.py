@@ -31,7 +31,7 @@ NO_SINK = pytest.mark.skipif(not sink.available(), reason="smtp-sink is not inst
 SHORT = [
     pytest.param("throughput", 500, 1, ["", ".cpu_worker", ".cpu_postgres"], marks=NO_PEER),
     pytest.param("backlog", 500, 3, [""]),
-    pytest.param("tracing", 500, 1, [".on", ".carried"]),
+    pytest.param("tracing", 500, 1, [".on", ".on.cpu", ".carried", ".carried.cpu"]),
     pytest.param("soak", 1_000, 1, ["", ".rss"]),
     pytest.param(
         "sizing",
@@ -48,7 +48,12 @@ SHORT = [
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
     pytest.param("notify", 40, 1, ["", ".batch", ".rules", ".batch_rules"]),
     pytest.param("caps", 500, 1, [".elsewhere", ".touched", ".known", ".replicas"]),
-    pytest.param("policies", 500, 1, [".untouched", ".looked_up", ".weights"]),
+    pytest.param(
+        "policies",
+        500,
+        1,
+        [f".{place}{what}" for place in ("untouched", "looked_up", "weights") for what in ("", ".cpu")],
+    ),
     pytest.param("drain", 5_000, 2, ["", ".p50"]),
     pytest.param(
         "retries",

@@ -4,7 +4,7 @@ from bench import outbox
 from bench.cases.policies.caps import add_cap, cost
 from bench.cases.policies.quiet_hours import QUIET
 from bench.cases.throughput import SETTINGS, Drain, drain_of
-from bench.measure import Measure, beside
+from bench.measure import Measure, beside, median
 from bench.server import Server
 
 DELIVERIES = 100_000
@@ -25,13 +25,17 @@ PLACES = {
     "weights": (FAILOVER | WEIGHTS, ()),
 }
 METHOD = (
+    "{deliveries} deliveries as in `throughput`, {rounds} rounds in turn, medians. {what} Reference: one provider and "
+    "no policy. More is better; limit {limit}."
+)
+METHOD_CPU = (
     "CPU of the worker and of Postgres for each of {deliveries} deliveries as in `throughput`, {rounds} rounds in "
     "turn, minima. {what} Reference: one provider and no policy. Less is better; limit {limit}."
 )
 WORDS = {
-    "untouched": ("Two providers in order; quiet hours and a cap in another workspace.", "1.1"),
-    "looked_up": ("Two providers in order; quiet hours, not now, and a cap in the workspace.", "1.33"),
-    "weights": ("Two providers, half of the deliveries to each.", "1.1"),
+    "untouched": ("Two providers in order; quiet hours and a cap in another workspace.", "1.1", "0.9"),
+    "looked_up": ("Two providers in order; quiet hours, not now, and a cap in the workspace.", "1.33", "0.75"),
+    "weights": ("Two providers, half of the deliveries to each.", "1.1", "0.9"),
 }
 
 
@@ -42,17 +46,16 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
         for place, found in drains.items():
             found.append(await _drain(server, deliveries, place))
     costs = {place: min(map(cost, found)) for place, found in drains.items()}
-    return [
-        beside(
-            f"policies.{place}",
-            "us/delivery",
-            costs[place],
-            "none",
-            costs["none"],
-            METHOD.format(deliveries=deliveries, rounds=rounds, what=what, limit=limit),
-        )
-        for place, (what, limit) in WORDS.items()
-    ]
+    rates = {place: median(one.rate for one in found) for place, found in drains.items()}
+    measures: list[Measure] = []
+    for place, (what, most, least) in WORDS.items():
+        said = {"deliveries": deliveries, "rounds": rounds, "what": what}
+        method, method_cpu = METHOD.format(limit=least, **said), METHOD_CPU.format(limit=most, **said)
+        measures += [
+            beside(f"policies.{place}", "deliveries/s", rates[place], "none", rates["none"], method),
+            beside(f"policies.{place}.cpu", "us/delivery", costs[place], "none", costs["none"], method_cpu),
+        ]
+    return measures
 
 
 async def _drain(server: Server, deliveries: int, place: str) -> Drain:
