@@ -34,12 +34,14 @@ async def _asleep(outbox: Outbox) -> bool:
 async def _overlooked(outbox: Outbox) -> int | None:
     """Put a delivery without a notification; return it unless it is found within a second.
 
-    After work, and when it starts, the dispatcher looks around for half a second before it sleeps.
+    After work, and when it starts, the dispatcher looks around for half a second before it sleeps; then it asks to be
+    woken, also after one that it has found here.
     """
     still = "SELECT coalesce(max(finished_at) < clock_timestamp() - interval '1 s', true) FROM dispatcher.delivery_life"
     decided = """SELECT life <> 'pending' OR run_at < clock_timestamp() - interval '1 s'
                    FROM dispatcher.delivery_life WHERE id = $1"""
     await until(lambda: outbox.connection.fetchval(still), "nothing was sent for a second")
+    await outbox.connection.execute("UPDATE dispatcher.instances SET wants_notify = false")
     delivery = await outbox.put()
     await until(lambda: outbox.connection.fetchval(decided, delivery), "it is found, or a second has passed")
     return delivery if await outbox.life(delivery) == "pending" else None
@@ -82,7 +84,6 @@ async def test_OB_15_a_lost_listener_is_replaced_and_what_came_meanwhile_is_foun
 ) -> None:
     await program.start(**PATIENT)
     await until(lambda: _listening(outbox), "it listens")
-    await outbox.connection.execute("UPDATE dispatcher.instances SET wants_notify = false")
     unannounced = await until(lambda: _overlooked(outbox), "it sleeps and does not see a delivery")
     await outbox.connection.execute("UPDATE dispatcher.instances SET wants_notify = true")
     await outbox.connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {LISTENER}")

@@ -1,6 +1,7 @@
 """Bounded waits on conditions: a test states what it waits for, and fails with that when it does not come."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,11 +9,16 @@ from tests.support.scene import Connection
 
 STEP_SECONDS = 0.01
 SECONDS_MAX = 20.0
+STANDSTILL = 6
 
 
 async def until(holds: Callable[[], Awaitable[object] | object], what: str, seconds: float = SECONDS_MAX) -> Any:
     """Wait for something to hold and answer it."""
+    # Steps, since a machine may stand still; where a look takes long itself, the clock ends it.
+    last = time.monotonic() + STANDSTILL * seconds
     for _ in range(int(seconds / STEP_SECONDS)):
+        if time.monotonic() > last:
+            break
         found = holds()
         if isinstance(found, Awaitable):
             found = await found
