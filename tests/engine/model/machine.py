@@ -51,12 +51,10 @@ class Machine(Pipelines, Outside):
 
     def _drain(self, replica: Replica) -> None:
         for channel in RESEND:
-            for lane in (Lane.NORMAL, Lane.BULK, None):
+            # Suspects are of any lane, and those that have killed more than two are another step.
+            for step, lane in ((0, Lane.NORMAL), (0, Lane.BULK), (1, Lane.NORMAL), (2, Lane.NORMAL)):
                 token = replica.tokens.issue()
-                items = self._claim(
-                    replica, channel, lane or Lane.NORMAL, token, 1 if lane is None else 100, lane is None
-                )()
-                replica.take(token, items)
+                replica.take(token, self._claim(replica, channel, lane, token, 1 if step else 100, step)())
         if replica.claimed:
             self._mark(replica, list(replica.claimed), self._chosen(replica.claimed))
             replica.claimed.clear()
