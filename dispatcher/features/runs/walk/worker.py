@@ -59,9 +59,11 @@ class Walker:
 
     async def _help(self) -> None:
         """Walk other batches beside, while they are full: one is computed while Postgres works on the other."""
-        while not self._stopped:
+        while True:
             await self._crowded.wait()
             self._crowded.clear()
+            if self._stopped:
+                return
             if (epoch := self._current()) is None:
                 continue
             walk = partial(self._second.walk_batch, epoch, self.settings.batch_max, NO_WAKE)
