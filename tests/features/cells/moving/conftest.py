@@ -16,6 +16,7 @@ from dispatcher.features.cells.moving.moves import Result
 from tests.features.cells.conftest import server
 from tests.support.databases import TEMPLATE, new_database
 from tests.support.scene import Connection
+from tests.support.waits import until
 
 TENANT = "default"
 
@@ -32,8 +33,17 @@ class Cells(Struct):
     async def mover(self, source: int = 1, tenant: str = TENANT) -> AsyncIterator[Mover]:
         """A mover from one of them to the other."""
         places = [Place(number, self.urls[number - 1], f"https://cell{number}") for number in (source, 3 - source)]
-        async with connected(places[0]) as here, connected(places[1]) as there:
-            yield Mover(here, there, tenant, self.told.append)
+        processes: list[int] = []
+        try:
+            async with connected(places[0]) as here, connected(places[1]) as there:
+                processes = [*here.processes(), *there.processes()]
+                yield Mover(here, there, tenant, self.told.append)
+        finally:
+            await until(lambda: self._are_gone(processes), "its sessions have ended, and their locks with them")
+
+    async def _are_gone(self, processes: list[int]) -> bool:
+        left = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ($1) AND datname = current_database()"
+        return not sum([await one.fetchval(left, processes) for one in (self.first, self.second)])
 
     async def move(self, source: int = 1, tenant: str = TENANT) -> Result:
         """Move a tenant, or go on with it."""
