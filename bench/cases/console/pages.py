@@ -38,8 +38,8 @@ SEARCHES = (
 
 METHOD = (
     "p95 of {rounds} visits of the slowest of {pages} pages and searches ({slowest}), one visitor on a kept connection,"
-    " with {deliveries} deliveries, {runs} runs and {dead} dead letters in one workspace. No page is over "
-    "150 KB. Less is better; limit 1."
+    " with {deliveries} deliveries, {runs} runs and {dead} dead letters in one workspace, none under way. No page is "
+    "over 150 KB. Less is better; limit 1."
 )
 
 
