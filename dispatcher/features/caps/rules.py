@@ -1,6 +1,6 @@
 """Frequency caps, and which deliveries count for them."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -36,12 +36,14 @@ class Cap(Struct, frozen=True):
 
 
 class Requests(Struct, frozen=True, gc=False):
-    """The places that a batch asks for, by column: deliveries, caps, the kinds and the forms of addresses. (A struct
-    for each place would cost as much again as finding them.)"""
+    """The places that a batch asks for, by column. Each group (a cap, and a kind of addresses) asks for the deliveries
+    and their addresses from `firsts` to `lasts`, counted from 1: several caps share them."""
 
-    deliveries: list[int]
     caps: list[int]
     kinds: list[str]
+    firsts: list[int]
+    lasts: list[int]
+    deliveries: list[int]
     addresses: list[str]
 
 
@@ -50,26 +52,40 @@ Caps = Mapping[tuple[str, str], Sequence[Cap]]
 
 
 def requests(caps: Caps, batch: Sequence[Claimed]) -> Requests | None:
-    """Return the places that a batch asks for; None for none. Transactional messages are exempt."""
+    """Return the places that a batch, all of one lane, asks for; None for none. Transactional messages are exempt."""
+    if batch[0].lane is Lane.TRANSACTIONAL:
+        return None
     if not caps.keys() & {(item.tenant_id, item.workspace_id) for item in batch}:
         return None
-    found = Requests([], [], [], [])
-    # By what they are about: most deliveries of a batch are about the same.
-    known: dict[tuple[str, str, str, str | None], Sequence[int]] = {}
+    # By what they are about, then by the kind of their addresses: most deliveries of a batch are about the same.
+    known: dict[tuple[str, str, str, str | None], tuple[Sequence[int], dict[str, tuple[list[int], list[str]]]]] = {}
     for item in batch:
-        if item.lane is Lane.TRANSACTIONAL:
-            continue
         about = item.tenant_id, item.workspace_id, item.channel, item.topic
-        if (counting := known.get(about)) is None:
-            counting = known[about] = [cap.id for cap in caps.get(about[:2], ()) if cap.counts(item)]
+        if (found := known.get(about)) is None:
+            found = known[about] = [cap.id for cap in caps.get(about[:2], ()) if cap.counts(item)], {}
+        counting, asked = found
         if counting:
             kind, text = kind_of(item.channel, item.recipient)
+            if (columns := asked.get(kind)) is None:
+                columns = asked[kind] = [], []
+            columns[0].append(item.id)
+            columns[1].append(text)
+    return _by_column(known.values())
+
+
+def _by_column(found: Iterable[tuple[Sequence[int], Mapping[str, tuple[list[int], list[str]]]]]) -> Requests | None:
+    places = Requests([], [], [], [], [], [])
+    for counting, asked in found:
+        for kind, (deliveries, addresses) in asked.items():
+            first = len(places.deliveries) + 1
+            places.deliveries.extend(deliveries)
+            places.addresses.extend(addresses)
             for cap in counting:
-                found.deliveries.append(item.id)
-                found.caps.append(cap)
-                found.kinds.append(kind)
-                found.addresses.append(text)
-    return found if found.deliveries else None
+                places.caps.append(cap)
+                places.kinds.append(kind)
+                places.firsts.append(first)
+                places.lasts.append(len(places.deliveries))
+    return places if places.caps else None
 
 
 def kind_of(channel: str, recipient: str) -> tuple[str, str]:

@@ -126,7 +126,8 @@ END $$;
 
 CREATE FUNCTION dispatcher.cap_person(p_contact_id bigint, p_kind text, p_address text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT pg_catalog.hashtextextended(coalesce('contact ' || p_contact_id::text, p_kind || ':' || p_address), 0)
+    SELECT CASE WHEN p_contact_id IS NOT NULL THEN pg_catalog.hashint8extended(p_contact_id, 0)
+                ELSE pg_catalog.hashtextextended(p_address, pg_catalog.hashtext(p_kind)) END
 $$;
 
 -- Why a message is skipped: `capped (3 in 7 days)`.
@@ -161,40 +162,37 @@ BEGIN
     END LOOP;
 END $$;
 
--- Take a place for each of these entries, in the order of the counters, no counter twice. Answers those that find none.
--- Deliveries that have been marked already, and wait for their own turn, count as they did before.
+-- The places that a batch asks for: who the recipient of each is, and how many messages he may get in which period. Each group
+-- (a cap, and a kind of addresses) has the deliveries and the addresses from `first` to `last`. `plain` is whom the address
+-- alone would be; null where that is the person.
+CREATE FUNCTION dispatcher.cap_requests(
+    p_caps bigint[], p_kinds text[], p_firsts integer[], p_lasts integer[], p_deliveries bigint[], p_addresses text[]
+) RETURNS TABLE (delivery bigint, cap bigint, person bigint, plain bigint, messages smallint, period interval)
+LANGUAGE sql STABLE AS $$
+    SELECT r.delivery, c.id, w.person,
+           CASE WHEN a.contact_id IS NOT NULL THEN dispatcher.cap_person(NULL, g.kind, r.address) END, c.messages, c.period
+      FROM unnest(p_caps, p_kinds, p_firsts, p_lasts) AS g (cap, kind, first, last),
+           LATERAL (SELECT c.*, EXISTS (SELECT FROM dispatcher.contact_addresses a
+                                         WHERE a.tenant_id = c.tenant_id AND a.workspace_id = c.workspace_id
+                                           AND a.kind = g.kind) AS has_contacts
+                      FROM dispatcher.caps c WHERE c.id = g.cap OFFSET 0) AS c,
+           LATERAL unnest(p_deliveries[g.first:g.last], p_addresses[g.first:g.last]) AS r (delivery, address)
+      LEFT JOIN LATERAL (
+          SELECT a.contact_id FROM dispatcher.contact_addresses a
+           WHERE c.has_contacts AND a.tenant_id = c.tenant_id AND a.workspace_id = c.workspace_id AND a.kind = g.kind
+             AND a.address = r.address OFFSET 0) AS a ON true,
+           LATERAL (SELECT dispatcher.cap_person(a.contact_id, g.kind, r.address) AS person OFFSET 0) AS w
+$$;
+
+-- Read the locked counters of these entries again, no counter twice, and take the places that are free. Answers the entries
+-- that find none. Deliveries that have been marked already, and wait for their own turn, count as they did before.
 CREATE FUNCTION dispatcher.take_places(
     p_deliveries bigint[], p_caps bigint[], p_persons bigint[], p_messages smallint[], p_periods interval[], p_waiting bigint[]
 ) RETURNS integer[]
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    begun   CONSTANT timestamptz := clock_timestamp();
-    taken   bigint;
-    without integer[];
-BEGIN
-    INSERT INTO dispatcher.cap_counters AS k (cap_id, person, period, messages, deliveries, marked_at)
-    SELECT r.cap, r.person, r.period, r.messages, ARRAY[r.delivery], ARRAY[clock_timestamp()]
-      FROM unnest(p_deliveries, p_caps, p_persons, p_messages, p_periods) WITH ORDINALITY
-        AS r (delivery, cap, person, messages, period, entry)
-     ORDER BY r.entry
-    ON CONFLICT ON CONSTRAINT cap_counters_pkey DO UPDATE
-       SET period = excluded.period, messages = excluded.messages,
-           deliveries = (k.deliveries || excluded.deliveries)[cardinality(k.deliveries) + 2 - excluded.messages:],
-           marked_at = (k.marked_at || clock_timestamp())[cardinality(k.marked_at) + 2 - excluded.messages:]
-     WHERE (cardinality(k.marked_at) < excluded.messages
-            OR k.marked_at[cardinality(k.marked_at) + 1 - excluded.messages] <= clock_timestamp() - excluded.period)
-       AND NOT k.deliveries @> excluded.deliveries;
-    GET DIAGNOSTICS taken = ROW_COUNT;
-    IF taken = cardinality(p_deliveries) THEN RETURN '{}'; END IF;
-
-    -- ON CONFLICT has locked the rows of the others, too. This statement sees whatever is committed by now: each mark that has
-    -- taken a place there, and so the state of its delivery.
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     WITH asked AS MATERIALIZED (
         SELECT r.* FROM unnest(p_deliveries, p_caps, p_persons, p_messages, p_periods) WITH ORDINALITY
             AS r (delivery, cap, person, messages, period, entry)
-         WHERE NOT EXISTS (SELECT FROM dispatcher.cap_counters k
-                            WHERE k.cap_id = r.cap AND k.person = r.person AND k.deliveries[cardinality(k.deliveries)] = r.delivery
-                              AND k.marked_at[cardinality(k.marked_at)] >= begun OFFSET 0)
     ), counted AS MATERIALIZED (
         SELECT r.entry, r.cap, r.person, r.period, r.messages, n.deliveries || r.delivery AS deliveries,
                n.marked_at || clock_timestamp() AS marked_at
@@ -220,98 +218,59 @@ BEGIN
          WHERE k.cap_id = n.cap AND k.person = n.person AND cardinality(n.deliveries) <= n.messages
         RETURNING n.entry
     )
-    SELECT array_agg(a.entry) INTO without FROM asked a WHERE a.entry NOT IN (SELECT t.entry FROM taken t);
-    RETURN coalesce(without, '{}');
-END $$;
+    SELECT coalesce(array_agg(a.entry::integer), '{}') FROM asked a WHERE a.entry NOT IN (SELECT t.entry FROM taken t)
+$$;
 
--- The mark (see engine/store/marks.sql) of a batch of which p_deliveries are capped, each named once for every cap that it
--- counts for. All are marked first; those that then find no place are skipped, as if they had not been marked, and answered
--- with attempt 0. It is one transaction: no place is taken without a mark.
-CREATE FUNCTION dispatcher.mark_capped(
-    p_epoch bigint, p_ids bigint[], p_tokens bigint[], p_providers text[], p_deliveries bigint[], p_caps bigint[],
-    p_kinds text[], p_addresses text[]
-) RETURNS TABLE (id bigint, attempt smallint)
+-- Those of a batch that mark_capped has found no place for at once: somebody's counter may be full, somebody has several in
+-- the batch, a retry has its place already, or an address was counted before it had a contact. Answers the deliveries that
+-- find none: they are skipped. Those in p_lost were not marked. Who has taken a place since p_begun keeps it.
+CREATE FUNCTION dispatcher.take_turns(
+    p_begun timestamptz, p_lost bigint[], p_caps bigint[], p_kinds text[], p_firsts integer[], p_lasts integer[],
+    p_deliveries bigint[], p_addresses text[]
+) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
 DECLARE
-    marked  record;
-    lost    bigint[] := '{}';
+    moving  record;
     asked   record;
     turn    record;
+    again   bigint[];
     without integer[];
     over    record;
     refused bigint[] := '{}';
-    again   bigint[] := '{}';
 BEGIN
-    WITH me AS MATERIALIZED (
-        SELECT set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = p_epoch FOR KEY SHARE
-    ), marked AS (
-        UPDATE dispatcher.delivery_state s
-           SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp()),
-               provider = asked.provider, passed = false
-          FROM me, (SELECT id, token, coalesce(provider, p_providers[1]) AS provider, false AS marked, 'queued' AS status
-                      FROM unnest(p_ids, p_tokens, p_providers) AS r (id, token, provider) OFFSET 0) AS asked
-         WHERE s.id >= asked.id AND s.id <= asked.id AND s.token = asked.token AND s.marked = asked.marked
-           AND s.status = asked.status
-           AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
-           AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp() AND s.provider = asked.provider)
-        RETURNING s.id, s.attempt
-    )
-    SELECT array_agg(m.id) AS ids, array_agg(m.attempt) AS attempts INTO marked FROM marked m;
-    IF marked.ids IS NULL THEN RETURN; END IF;
-    IF cardinality(marked.ids) < cardinality(p_ids) THEN
-        SELECT array_agg(l.id) INTO lost FROM (SELECT unnest(p_ids) AS id EXCEPT SELECT unnest(marked.ids)) AS l;
+    SELECT array_agg(r.cap) AS caps, array_agg(r.person) AS persons, array_agg(r.plain) AS plain INTO moving
+      FROM dispatcher.cap_requests(p_caps, p_kinds, p_firsts, p_lasts, p_deliveries, p_addresses) AS r
+     WHERE r.plain IS NOT NULL AND r.delivery <> ALL (p_lost);
+    IF moving.caps IS NOT NULL THEN
+        PERFORM dispatcher.move_counters(moving.caps, moving.persons, moving.plain);
     END IF;
 
     SELECT array_agg(f.delivery) AS deliveries, array_agg(f.cap) AS caps, array_agg(f.person) AS persons,
-           array_agg(f.messages) AS messages, array_agg(f.period) AS periods,
-           array_agg(f.plain) AS plain, array_agg(f.turn) AS turns, max(f.turn) AS turn_last
+           array_agg(f.messages) AS messages, array_agg(f.period) AS periods, array_agg(f.turn) AS turns
       INTO asked
-      FROM (SELECT r.delivery, r.cap, w.person, w.plain, c.messages, c.period,
-                   dense_rank() OVER (PARTITION BY w.person ORDER BY r.delivery) AS turn
-              FROM unnest(p_deliveries, p_caps, p_kinds, p_addresses) AS r (delivery, cap, kind, address),
-                   LATERAL (SELECT * FROM dispatcher.caps c WHERE c.id = r.cap OFFSET 0) AS c
-              LEFT JOIN LATERAL (
-                  SELECT a.contact_id FROM dispatcher.contact_addresses a
-                   WHERE a.tenant_id = c.tenant_id AND a.workspace_id = c.workspace_id AND a.kind = r.kind
-                     AND a.address = r.address OFFSET 0) AS a ON true,
-                   LATERAL (SELECT dispatcher.cap_person(NULL, r.kind, r.address) AS plain OFFSET 0) AS p,
-                   LATERAL (SELECT CASE WHEN a.contact_id IS NULL THEN p.plain
-                                        ELSE dispatcher.cap_person(a.contact_id, NULL, NULL) END AS person, p.plain OFFSET 0) AS w
-             WHERE r.delivery <> ALL (lost)
-             ORDER BY r.cap, w.person) AS f;
-
-    IF asked.persons <> asked.plain THEN
-        PERFORM dispatcher.move_counters(asked.caps, asked.persons, asked.plain);
-    END IF;
-    IF asked.turn_last > 1 THEN
-        INSERT INTO dispatcher.cap_counters AS k (cap_id, person, period, messages, deliveries, marked_at)
-        SELECT DISTINCT r.cap, r.person, r.period, r.messages, '{}'::bigint[], '{}'::timestamptz[]
-          FROM unnest(asked.caps, asked.persons, asked.periods, asked.messages) AS r (cap, person, period, messages)
-         ORDER BY r.cap, r.person
-        ON CONFLICT ON CONSTRAINT cap_counters_pkey DO UPDATE SET period = excluded.period;
-        -- Those of whom a retry is among these: it may have a place already, or give one back.
-        SELECT coalesce(array_agg(DISTINCT r.person), '{}') INTO again
-          FROM unnest(asked.deliveries, asked.persons) AS r (delivery, person)
-         WHERE r.delivery = ANY (ARRAY(SELECT m.id FROM unnest(marked.ids, marked.attempts) AS m (id, attempt) WHERE m.attempt > 1));
-    END IF;
+      FROM (SELECT r.*, dense_rank() OVER (PARTITION BY r.person ORDER BY r.delivery) AS turn
+              FROM dispatcher.cap_requests(p_caps, p_kinds, p_firsts, p_lasts, p_deliveries, p_addresses) AS r
+             WHERE r.delivery <> ALL (p_lost)
+               AND NOT EXISTS (SELECT FROM dispatcher.cap_counters k
+                                WHERE k.cap_id = r.cap AND k.person = r.person
+                                  AND k.deliveries[cardinality(k.deliveries)] = r.delivery
+                                  AND k.marked_at[cardinality(k.marked_at)] >= p_begun OFFSET 0)
+             ORDER BY r.cap, r.person) AS f;
+    -- Those of whom a retry is among these: it may have a place already, or give one back.
+    SELECT coalesce(array_agg(DISTINCT r.person), '{}') INTO again
+      FROM unnest(asked.deliveries, asked.persons) AS r (delivery, person)
+     WHERE EXISTS (SELECT FROM dispatcher.delivery_state s WHERE s.id = r.delivery AND s.attempt > 1 OFFSET 0);
     WHILE asked.deliveries IS NOT NULL LOOP
-        IF asked.turn_last = 1 THEN
-            SELECT asked.deliveries AS deliveries, asked.caps AS caps, asked.persons AS persons, asked.messages AS messages,
-                   asked.periods AS periods, NULL::bigint[] AS waiting, 1::bigint AS now
-              INTO turn;
-        ELSE
-            SELECT array_agg(r.delivery) FILTER (WHERE r.turn = r.now) AS deliveries,
-                   array_agg(r.cap) FILTER (WHERE r.turn = r.now) AS caps,
-                   array_agg(r.person) FILTER (WHERE r.turn = r.now) AS persons,
-                   array_agg(r.messages) FILTER (WHERE r.turn = r.now) AS messages,
-                   array_agg(r.period) FILTER (WHERE r.turn = r.now) AS periods,
-                   array_agg(r.delivery) FILTER (WHERE r.turn > r.now) AS waiting, min(r.now) AS now
-              INTO turn
-              FROM (SELECT r.*, min(r.turn) OVER () AS now
-                      FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
-                        AS r (delivery, cap, person, messages, period, turn)) AS r;
-        END IF;
+        SELECT array_agg(r.delivery) FILTER (WHERE r.turn = r.now) AS deliveries,
+               array_agg(r.cap) FILTER (WHERE r.turn = r.now) AS caps,
+               array_agg(r.person) FILTER (WHERE r.turn = r.now) AS persons,
+               array_agg(r.messages) FILTER (WHERE r.turn = r.now) AS messages,
+               array_agg(r.period) FILTER (WHERE r.turn = r.now) AS periods,
+               array_agg(r.delivery) FILTER (WHERE r.turn > r.now) AS waiting, min(r.now) AS now
+          INTO turn
+          FROM (SELECT r.*, min(r.turn) OVER () AS now
+                  FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
+                    AS r (delivery, cap, person, messages, period, turn)) AS r;
         without := dispatcher.take_places(
             turn.deliveries, turn.caps, turn.persons, turn.messages, turn.periods, coalesce(turn.waiting, '{}'));
         IF without <> '{}' THEN
@@ -340,15 +299,78 @@ BEGIN
         END IF;
         EXIT WHEN turn.waiting IS NULL;
         SELECT array_agg(r.delivery) AS deliveries, array_agg(r.cap) AS caps, array_agg(r.person) AS persons,
-               array_agg(r.messages) AS messages, array_agg(r.period) AS periods, array_agg(r.turn) AS turns,
-               asked.turn_last AS turn_last
+               array_agg(r.messages) AS messages, array_agg(r.period) AS periods, array_agg(r.turn) AS turns
           INTO asked
           FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
             AS r (delivery, cap, person, messages, period, turn)
          WHERE r.turn > turn.now AND r.delivery <> ALL (refused);
     END LOOP;
-    RETURN QUERY SELECT m.id, CASE WHEN m.id = ANY (refused) THEN 0 ELSE m.attempt END::smallint
-                   FROM unnest(marked.ids, marked.attempts) AS m (id, attempt);
+    RETURN refused;
+END $$;
+
+-- The mark (see engine/store/marks.sql) of a batch, some of which ask for places (see cap_requests). All are marked first; those
+-- that then find no place are skipped, as if they had not been marked, and answered again, with attempt 0. It is one
+-- transaction: no place is taken without a mark.
+--
+-- One statement locks all counters, and takes a place for the first of each person where there is room beyond doubt. With most
+-- batches that is all.
+CREATE FUNCTION dispatcher.mark_capped(
+    p_epoch bigint, p_ids bigint[], p_tokens bigint[], p_providers text[], p_caps bigint[], p_kinds text[],
+    p_firsts integer[], p_lasts integer[], p_deliveries bigint[], p_addresses text[]
+) RETURNS TABLE (id bigint, attempt smallint)
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    begun   CONSTANT timestamptz := clock_timestamp();
+    marked  bigint;
+    taken   bigint;
+    lost    bigint[] := '{}';
+    refused bigint[];
+BEGIN
+    RETURN QUERY
+    WITH me AS MATERIALIZED (
+        SELECT set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = p_epoch FOR KEY SHARE
+    )
+    UPDATE dispatcher.delivery_state s
+       SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp()),
+           provider = asked.provider, passed = false
+      FROM me, (SELECT id, token, coalesce(provider, p_providers[1]) AS provider, false AS marked, 'queued' AS status
+                  FROM unnest(p_ids, p_tokens, p_providers) AS r (id, token, provider) OFFSET 0) AS asked
+     WHERE s.id >= asked.id AND s.id <= asked.id AND s.token = asked.token AND s.marked = asked.marked
+       AND s.status = asked.status
+       AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
+       AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp() AND s.provider = asked.provider)
+    RETURNING s.id, s.attempt;
+    GET DIAGNOSTICS marked = ROW_COUNT;
+    IF marked = 0 THEN RETURN; END IF;
+    IF marked < cardinality(p_ids) THEN
+        lost := ARRAY(SELECT r.id FROM unnest(p_ids, p_tokens) AS r (id, token)
+                       WHERE NOT EXISTS (SELECT FROM dispatcher.delivery_state s
+                                          WHERE s.id = r.id AND s.token = r.token AND s.marked AND s.status = 'queued' OFFSET 0));
+    END IF;
+
+    INSERT INTO dispatcher.cap_counters AS k (cap_id, person, period, messages, deliveries, marked_at)
+    SELECT DISTINCT ON (r.cap, r.person)
+           r.cap, r.person, r.period, r.messages, ARRAY[r.delivery], ARRAY[clock_timestamp()]
+      FROM dispatcher.cap_requests(p_caps, p_kinds, p_firsts, p_lasts, p_deliveries, p_addresses) AS r
+     WHERE r.delivery <> ALL (lost)
+       AND (r.plain IS NULL
+            OR NOT EXISTS (SELECT FROM dispatcher.cap_counters p WHERE p.cap_id = r.cap AND p.person = r.plain OFFSET 0))
+     ORDER BY r.cap, r.person, r.delivery
+    ON CONFLICT ON CONSTRAINT cap_counters_pkey DO UPDATE
+       SET period = excluded.period, messages = excluded.messages,
+           deliveries = (k.deliveries || excluded.deliveries)[cardinality(k.deliveries) + 2 - excluded.messages:],
+           marked_at = (k.marked_at || clock_timestamp())[cardinality(k.marked_at) + 2 - excluded.messages:]
+     WHERE (cardinality(k.marked_at) < excluded.messages
+            OR k.marked_at[cardinality(k.marked_at) + 1 - excluded.messages] <= clock_timestamp() - excluded.period)
+       AND NOT k.deliveries @> excluded.deliveries;
+    GET DIAGNOSTICS taken = ROW_COUNT;
+    IF taken = (SELECT sum(r.last - r.first + 1) FROM unnest(p_firsts, p_lasts) AS r (first, last)) THEN RETURN; END IF;
+
+    -- ON CONFLICT has locked the rows of the others, too. What comes now sees whatever is committed by now: each mark that has
+    -- taken a place there, and so the state of its delivery.
+    refused := dispatcher.take_turns(begun, lost, p_caps, p_kinds, p_firsts, p_lasts, p_deliveries, p_addresses);
+    RETURN QUERY SELECT r.id, 0::smallint FROM unnest(refused) AS r (id);
 END $$;
 
 -- Forget what was counted of a person in a workspace: for the contacts with these ids, and for the addresses.
@@ -368,8 +390,8 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
      WHERE k.cap_id = gone.cap_id AND k.person = gone.person
 $$;
 
-REVOKE ALL ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap, dispatcher.move_counters, dispatcher.take_places,
-    dispatcher.mark_capped, dispatcher.erase_counters FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap, dispatcher.move_counters, dispatcher.cap_requests,
+    dispatcher.take_places, dispatcher.take_turns, dispatcher.mark_capped, dispatcher.erase_counters FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.caps TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.cap_actions TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap TO dispatcher_tenant;

@@ -57,6 +57,8 @@ class Capped:
 
     async def mark(self, items: Sequence[Claimed]) -> list[int]:
         """Mark; answers the ids of those that were marked, in their order."""
+        if not items:
+            return []
         scene = self.scene
         given = scene.database, scene.epoch, items, boottime, scene.licence_seconds, scene.provider
         _, attempts = await marks.mark(*given, limited=self.reader.limited(items))

@@ -263,7 +263,7 @@ async def test_what_was_counted_before_there_was_a_contact_goes_over_to_it(here:
                {"kind": "phone", "address": "+491701", "written": "+491701"},
                {"kind": "phone", "address": "+491702", "written": "+491702"}]}', 'put', NULL, 'x')"""
     )
-    assert await here.send(ANN, ANN) == [0]
+    assert await here.send(ANN) == [0]
     assert await here.send(BOB, ANN) == []
     assert list(map(len, await here.counters())) == [3]
 
