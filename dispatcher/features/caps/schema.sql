@@ -18,7 +18,7 @@
 -- The recipient is the contact behind the address, or the address (in the form in which addresses are compared) where there
 -- is none. What was counted for an address before it had a contact goes over to the contact with its next message.
 --
--- Lock order: state rows by id, then counters by cap and recipient. Several deliveries to one recipient in one mark take their
+-- Lock order: state rows by id, then counters by recipient and cap. Several deliveries to one recipient in one mark take their
 -- places in turns, the smallest id first; all counters are locked before the first turn.
 
 CREATE TABLE dispatcher.caps (
@@ -148,7 +148,7 @@ BEGIN
     FOR moved IN
         SELECT DISTINCT r.cap, r.plain, r.person FROM unnest(p_caps, p_persons, p_plain) AS r (cap, person, plain),
                LATERAL (SELECT FROM dispatcher.cap_counters k WHERE k.cap_id = r.cap AND k.person = r.plain OFFSET 0) AS k
-         WHERE r.plain <> r.person ORDER BY 1, 2
+         WHERE r.plain <> r.person ORDER BY 2, 1
     LOOP
         WITH gone AS (
             DELETE FROM dispatcher.cap_counters k WHERE k.cap_id = moved.cap AND k.person = moved.plain RETURNING k.*
@@ -350,13 +350,13 @@ BEGIN
     END IF;
 
     INSERT INTO dispatcher.cap_counters AS k (cap_id, person, period, messages, deliveries, marked_at)
-    SELECT DISTINCT ON (r.cap, r.person)
+    SELECT DISTINCT ON (r.person, r.cap)
            r.cap, r.person, r.period, r.messages, ARRAY[r.delivery], ARRAY[clock_timestamp()]
       FROM dispatcher.cap_requests(p_caps, p_kinds, p_firsts, p_lasts, p_deliveries, p_addresses) AS r
      WHERE r.delivery <> ALL (lost)
        AND (r.plain IS NULL
             OR NOT EXISTS (SELECT FROM dispatcher.cap_counters p WHERE p.cap_id = r.cap AND p.person = r.plain OFFSET 0))
-     ORDER BY r.cap, r.person, r.delivery
+     ORDER BY r.person, r.cap, r.delivery
     ON CONFLICT ON CONSTRAINT cap_counters_pkey DO UPDATE
        SET period = excluded.period, messages = excluded.messages,
            deliveries = (k.deliveries || excluded.deliveries)[cardinality(k.deliveries) + 2 - excluded.messages:],
@@ -386,7 +386,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
                dispatcher.caps c,
                dispatcher.cap_counters k
          WHERE c.tenant_id = p_tenant_id AND c.workspace_id = p_workspace_id AND k.cap_id = c.id AND k.person = p.person
-         ORDER BY k.cap_id, k.person FOR UPDATE OF k) AS gone
+         ORDER BY k.person, k.cap_id FOR UPDATE OF k) AS gone
      WHERE k.cap_id = gone.cap_id AND k.person = gone.person
 $$;
 
