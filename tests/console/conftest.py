@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
@@ -56,6 +57,19 @@ async def cookie(serving: Program, browser: Browser) -> str:
 @pytest.fixture
 async def visitor(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[Page]:
     """A page of the administrator's, which remembers errors and violations of the policy."""
+    async with _visit(serving, browser, cookie) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+async def onlooker(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[Page]:
+    """The same for tests that look at one page after another: a page of its own costs as much as looking at one."""
+    async with _visit(serving, browser, cookie) as page:
+        yield page
+
+
+@asynccontextmanager
+async def _visit(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[Page]:
     context = await browser.new_context(viewport=DESKTOP, base_url=serving.address)
     await context.add_cookies([session_cookie(serving, cookie)])
     await context.add_init_script(INIT)

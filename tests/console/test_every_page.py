@@ -12,14 +12,14 @@ FORMS = sorted({page.path for page in discovered() if page.act is not None})
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_has_no_fault(visitor: Page, furnished: Furnished, path: str) -> None:
-    assert await faults(visitor, "/console" + furnished.path(path).rstrip("/")) == []
+async def test_a_page_has_no_fault(onlooker: Page, furnished: Furnished, path: str) -> None:
+    assert await faults(onlooker, "/console" + furnished.path(path).rstrip("/")) == []
 
 
-async def test_no_form_has_a_fault(visitor: Page, furnished: Furnished) -> None:
+async def test_no_form_has_a_fault(onlooker: Page, furnished: Furnished) -> None:
     """All are drawn from one template: a few are enough for axe, and one browser for all."""
     found = {}
     for number, path in enumerate(FORMS):
-        if wrong := await faults(visitor, "/console" + furnished.path(path), axe=number % 10 == 0):
+        if wrong := await faults(onlooker, "/console" + furnished.path(path), axe=number % 10 == 0):
             found[path] = wrong
     assert found == {}

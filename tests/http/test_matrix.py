@@ -1,16 +1,18 @@
 """The matrix: every endpoint with every role, and with a key of another tenant and of another workspace."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import quote
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.roles import Right, Role
 from tests.http.test_roles import AGREED
+from tests.support import flows
 from tests.support.caller import Answer, Caller, delivery, make_key
 from tests.support.home import captured, dead_job
 from tests.support.program import Program
@@ -241,8 +243,21 @@ def keys(serving: Program) -> dict[str, str]:
     return made | {f"{t}/{w}": make_key(serving, "systemAdmin", t, w) for t, w in FOREIGN}
 
 
+@pytest.fixture(scope="module")
+async def home(admin: Caller, serving: Program) -> dict[str, str]:
+    """Something of each kind that stays."""
+    inside = await asyncpg.connect(serving.url)
+    try:
+        await flows.put(inside)
+        return await _names(admin, inside)
+    finally:
+        await inside.close()
+
+
 def _call(caller: Caller, one: Endpoint, names: dict[str, str], headers: Sequence[tuple[str, str]] = ()) -> Answer:
-    path = re.sub(r"\{(\w+)\}", lambda match: quote(names.get(f"{one.tag}.{match[1]}", names[match[1]]), ""), one.path)
+    path = re.sub(
+        r"\{(\w+)\}", lambda match: quote(names.get(f"{one.tag}.{match[1]}") or names[match[1]], ""), one.path
+    )
     path += QUERIES.get(one.operation, "")
     if one.example is None:
         return caller.call(one.method, path, headers=headers)
@@ -250,64 +265,151 @@ def _call(caller: Caller, one: Endpoint, names: dict[str, str], headers: Sequenc
     return caller.call(one.method, path, dict(one.example) | own, headers)
 
 
-async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
-    """Something of each kind in the default workspace, by what stands for it in paths."""
+async def _names(admin: Caller, inside: Connection, one: Endpoint | None = None) -> dict[str, str]:
+    """Something of each kind in the default workspace, by what stands for it in paths; of an endpoint what it names.
+
+    Of its own each time: what administrators of elsewhere have put there is theirs.
+    """
+    fresh, found = uuid4().hex, dict[str, str]()
+    for make, made in MAKERS.items():
+        if one is None or not made.isdisjoint(_named(one)):
+            found |= await make(admin, inside, fresh)
+    return found
+
+
+def _named(one: Endpoint) -> set[str]:
+    """What stands in an endpoint's path: `tag.name` where things of several kinds are called alike."""
+    names = re.findall(r"\{(\w+)\}", one.path)
+    return {*names, *(f"{one.tag}.{name}" for name in names)} - {"name"}
+
+
+async def _delivery(admin: Caller, inside: Connection, _fresh: str) -> dict[str, str]:
     waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
+    return {"delivery_id": str(waiting), "captured_id": str(await captured(inside, waiting))}
+
+
+async def _run(admin: Caller, _inside: Connection, _fresh: str) -> dict[str, str]:
+    run = admin.post("/workflows/welcome/triggers", {"idempotency_key": "of-the-matrix"}).json["execution_id"]
+    return {"run_id": str(run)}
+
+
+async def _welcome(admin: Caller, _inside: Connection, _fresh: str) -> dict[str, str]:
     endpoint = {"name": "welcome", "url": "https://example.org/", "events": ["run.*"], "reason": "a test"}
     assert admin.post("/webhooks", endpoint).status in (201, 409)
-    run = admin.post("/workflows/welcome/triggers", {"idempotency_key": "of-the-matrix"}).json["execution_id"]
+    return {"webhooks.name": "welcome", "workflows.name": "welcome"}
+
+
+async def _template(admin: Caller, _inside: Connection, fresh: str) -> dict[str, str]:
     said = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello {{ name }}"}}}}
-    # Of its own each time: what administrators of elsewhere have put there is theirs.
-    fresh = uuid4().hex
     assert admin.call("PUT", f"/templates/{fresh}", said).status == 201
+    return {"templates.name": fresh}
+
+
+async def _key(admin: Caller, _inside: Connection, fresh: str) -> dict[str, str]:
     key = {"name": fresh, "role": "workerService", "reason": "a test"}
     assert admin.post("/keys", key).status == 201
+    return {"keys.name": fresh}
+
+
+async def _pause(admin: Caller, _inside: Connection, fresh: str) -> dict[str, str]:
     pause = admin.post("/pauses", {"scope": "template", "name": fresh, "reason": "a test"}).json["id"]
+    return {"pause_id": str(pause)}
+
+
+async def _schedule(admin: Caller, _inside: Connection, fresh: str) -> dict[str, str]:
     assert admin.call("PUT", f"/schedules/{fresh}", {"workflow": "welcome", "cron": "0 8 31 1 *"}).status == 201
+    return {"schedules.name": fresh}
+
+
+async def _object(admin: Caller, _inside: Connection, fresh: str) -> dict[str, str]:
     file = {"content": "YWJj", "content_type": "application/pdf"}
     assert admin.call("PUT", f"/objects/{fresh}", file).status == 201
+    return {"objects.name": fresh}
+
+
+async def _rule(admin: Caller, _inside: Connection, fresh: str) -> dict[str, str]:
     rule, trigger = f"lead_welcome/sms/a_{fresh[:20]}", f"t_{fresh}"
     assert admin.call("PUT", f"/rules/{quote(rule, '')}", {"steps": []}).status in (200, 201)
     assert admin.call("PUT", f"/triggers/{trigger}", {"variables": []}).status == 201
     event = admin.post("/events", {"trigger": "lead_welcome"}).json["decisions"][0]["event_id"]
-    own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects", "caps")}
-    own |= {"rules.name": rule, "triggers.name": trigger, "event_id": str(event), "quiet-hours.name": "social"}
+    return {"rules.name": rule, "triggers.name": trigger, "event_id": str(event)}
+
+
+async def _quiet_hours(admin: Caller, inside: Connection, _fresh: str) -> dict[str, str]:
     # Channels are configured, so that those of elsewhere have the same names.
     await inside.execute("DELETE FROM dispatcher.quiet_hours WHERE (tenant_id, workspace_id) <> ('default', 'default')")
     night = {"quiet": [{"from": "21:00", "to": "08:00"}]}
     assert admin.call("PUT", "/quiet-hours/social", night).status in (200, 201)
+    return {"quiet-hours.name": "social"}
+
+
+async def _cap(admin: Caller, inside: Connection, fresh: str) -> dict[str, str]:
     # A workspace may have only a few.
     await inside.execute("DELETE FROM dispatcher.caps")
     cap = {"messages": 3, "period": "366d", "channels": ["sms"]}
     assert admin.call("PUT", f"/caps/{fresh}", cap).status == 201
+    return {"caps.name": fresh}
+
+
+async def _contact(admin: Caller, _inside: Connection, fresh: str) -> dict[str, str]:
     assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
+    return {"key": fresh}
+
+
+async def _campaign(admin: Caller, inside: Connection, fresh: str) -> dict[str, str]:
+    await _contact(admin, inside, f"c-{fresh}")
     text = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello"}}}, "publish": True}
     assert admin.call("PUT", f"/templates/{fresh}.sent", text).status == 201
-    campaign = {"channel": "sms", "template": f"{fresh}.sent", "audience": {"contacts": [fresh]}}
+    campaign = {"channel": "sms", "template": f"{fresh}.sent", "audience": {"contacts": [f"c-{fresh}"]}}
     assert admin.call("PUT", f"/campaigns/{fresh}", campaign).status == 201
     deployed = admin.post(f"/campaigns/{fresh}/deploy", {"scheduled_for": LATER}).json["run_id"]
-    own |= {"campaigns.name": fresh, "campaign_run_id": str(deployed)}
+    return {"campaigns.name": fresh, "campaign_run_id": str(deployed)}
+
+
+async def _erasure(admin: Caller, _inside: Connection, _fresh: str) -> dict[str, str]:
     erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
-    own |= await _sequence(admin, fresh)
-    own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
-    own["job_id"] = str(await dead_job(inside))
-    own["captured_id"] = str(await captured(inside, waiting))
-    return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
+    return {"erasure_id": str(admin.post("/erasures", erased).json["id"])}
 
 
-async def _sequence(admin: Caller, fresh: str) -> dict[str, str]:
+async def _sequence(admin: Caller, inside: Connection, fresh: str) -> dict[str, str]:
     """A sequence, an enrolment in it, and the contact of the examples."""
+    await _contact(admin, inside, f"s-{fresh}")
     assert admin.call("PUT", "/contacts/customer-17", {"name": "of-the-matrix"}).status in (200, 201)
     step = {"dayOffset": 3, "stepOrder": 1, "channel": "sms", "content": "hello"}
     made = admin.call("PUT", f"/sequences/{fresh}", {"steps": [step]})
     assert made.status == 201, made
     assert admin.call("POST", f"/sequences/{fresh}/publish").status == 200
-    enrolled = admin.post(f"/sequences/{fresh}/enrolments", {"contactId": fresh})
+    enrolled = admin.post(f"/sequences/{fresh}/enrolments", {"contactId": f"s-{fresh}"})
     return {
         "sequences.name": fresh,
         "step": str(made.json["steps"][0]["id"]),
         "enrolment_id": str(enrolled.json["id"]),
     }
+
+
+async def _dead_job(_admin: Caller, inside: Connection, _fresh: str) -> dict[str, str]:
+    return {"job_id": str(await dead_job(inside))}
+
+
+# What makes things, and what stands for them.
+MAKERS: dict[Callable[[Caller, Connection, str], Awaitable[dict[str, str]]], set[str]] = {
+    _delivery: {"delivery_id", "captured_id"},
+    _run: {"run_id"},
+    _welcome: {"webhooks.name", "workflows.name"},
+    _template: {"templates.name"},
+    _key: {"keys.name"},
+    _pause: {"pause_id"},
+    _schedule: {"schedules.name"},
+    _object: {"objects.name"},
+    _rule: {"rules.name", "triggers.name", "event_id"},
+    _quiet_hours: {"quiet-hours.name"},
+    _cap: {"caps.name"},
+    _contact: {"key"},
+    _campaign: {"campaigns.name", "campaign_run_id"},
+    _erasure: {"erasure_id"},
+    _sequence: {"sequences.name", "step", "enrolment_id"},
+    _dead_job: {"job_id"},
+}
 
 
 # There are no cells here.
@@ -321,12 +423,12 @@ def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
 async def test_requests_are_allowed_by_the_rights_of_their_key(
-    one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
+    one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str], home: dict[str, str]
 ) -> None:
-    names = await _names(admin, inside)
+    names = home | await _names(admin, inside, one)
     for role, rights in AGREED.items():
         # What one of them has deleted is not there for the next.
-        names = await _names(admin, inside) if one.method == "DELETE" else names
+        names |= await _names(admin, inside, one) if one.method == "DELETE" else {}
         answer = _call(Caller(admin.program, keys[role]), one, names)
         if ABOUT[one.operation] in (None, *rights):
             assert answer.status not in (401, 403, 500), (role, answer)
@@ -338,9 +440,9 @@ async def test_requests_are_allowed_by_the_rights_of_their_key(
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
 async def test_things_of_another_workspace_do_not_exist(
-    one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
+    one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str], home: dict[str, str]
 ) -> None:
-    names = await _names(admin, inside)
+    names = home | await _names(admin, inside, one)
     before = await _state(inside)
     for place in FOREIGN:
         answer = _call(Caller(admin.program, keys["/".join(place)]), one, names)
@@ -362,8 +464,10 @@ async def test_things_of_another_workspace_do_not_exist(
 
 
 @pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.method == "POST"], ids=lambda one: one.operation)
-async def test_every_post_is_done_once_under_its_key(one: Endpoint, admin: Caller, inside: Connection) -> None:
-    names = await _names(admin, inside)
+async def test_every_post_is_done_once_under_its_key(
+    one: Endpoint, admin: Caller, inside: Connection, home: dict[str, str]
+) -> None:
+    names = home | await _names(admin, inside, one)
     fresh, spent = ([("idempotency-key", uuid4().hex)] for _ in range(2))
     assert admin.call("POST", "/suppressions/check", {"address": "x@example.org"}, spent).status == 200
     assert _call(admin, one, names, spent).status == 422
