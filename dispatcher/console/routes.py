@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from urllib.parse import parse_qsl
 
 import structlog
 from litestar import HttpMethod
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
+from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import structs
 
@@ -36,7 +37,7 @@ from dispatcher.http.problems import (
 from dispatcher.http.roles import Right, may, roles_with
 from dispatcher.http.server.routes import UNCOMPRESSED
 from dispatcher.http.server.scopes import decode_name
-from dispatcher.http.server.serving import AnyRequest, Serving, request_id
+from dispatcher.http.server.serving import AnyRequest, Serving, request_id, routed
 
 log = structlog.get_logger(__name__)
 
@@ -80,9 +81,8 @@ class Console:
 
     def handlers(self) -> list[HTTPRouteHandler]:
         """Return the routes."""
-        made = [self._route(page) for page in self._pages]
         return [
-            *made,
+            *self._page_handlers(),
             _handler(f"{assets.PATH}/{{name:str}}", _asset),
             _handler(f"{ROOT}/signin", self._sign_in, HttpMethod.POST),
             _handler(f"{ROOT}/enter/{{link:str}}", self._enter),
@@ -90,13 +90,16 @@ class Console:
             _handler(f"{ROOT}/signout", self._sign_out, HttpMethod.POST, get=False),
         ]
 
-    def _route(self, page: Page) -> HTTPRouteHandler:
-        async def respond(request: AnyRequest) -> ASGIApp:
-            return _Response(await self._answered(page, request))
+    def _page_handlers(self) -> Iterator[HTTPRouteHandler]:
+        """Yield the routes of pages: one for all that are only looked at, and one for those that act too."""
+        served = {ROOT + page.path.rstrip("/"): page for page in self._pages}
 
-        methods = (HttpMethod.POST,) if page.act is not None else ()
-        path = "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in page.path.split("/"))
-        return _handler(ROOT + path.rstrip("/"), respond, *methods)
+        async def respond(request: AnyRequest) -> ASGIApp:
+            return _Response(await self._answered(served[request.scope["path_template"]], request))
+
+        for acts in (False, True):
+            paths = [routed(path) for path, page in served.items() if (page.act is not None) is acts]
+            yield _handler(paths, respond, *([HttpMethod.POST] if acts else []))
 
     async def _answered(self, page: Page, request: AnyRequest) -> Answer:
         called = request_id(request)
@@ -190,16 +193,20 @@ class Console:
 
 
 def _handler(
-    path: str,
+    path: str | list[str],
     respond: Callable[[AnyRequest], Awaitable[ASGIApp]],
     *more: HttpMethod,
     get: bool = True,
     streams: bool = False,
 ) -> HTTPRouteHandler:
+    # Litestar would make a handler of its own for the OPTIONS of each path.
+    methods = [*([HttpMethod.GET] if get else []), HttpMethod.OPTIONS, *more]
+
     async def handle(request: AnyRequest) -> ASGIApp:
+        if request.method == HttpMethod.OPTIONS:
+            return ASGIResponse(status_code=204, headers={"allow": ", ".join(methods)})
         return await respond(request)
 
-    methods = [*([HttpMethod.GET] if get else []), *more]
     return HTTPRouteHandler(
         path, http_method=methods, status_code=200, request_max_body_size=None, opt={UNCOMPRESSED: streams}
     )(handle)

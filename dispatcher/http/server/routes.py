@@ -79,10 +79,7 @@ class ApiRoutes:
             page = reference_page.noted(self._page, self._config().staging.words)
             return Response(page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
 
-        paths: dict[str, list[Endpoint]] = {}
-        for one in self._endpoints:
-            paths.setdefault(one.path, []).append(one)
-        return [openapi, reference, *(self.serving.handler(path, at) for path, at in paths.items())]
+        return [openapi, reference, *self.serving.handlers(self._endpoints)]
 
 
 def cors(origins: str) -> CORSConfig | None:

@@ -83,9 +83,13 @@ class _Answer(Struct):
     media_type: str = JSON
 
 
-def _routed(path: str) -> str:
+def routed(path: str) -> str:
     """Return a path in the form of Litestar's routes."""
     return "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in path.split("/"))
+
+
+def _methods(by_method: Mapping[str, Endpoint]) -> tuple[HttpMethod, ...]:
+    return tuple(map(HttpMethod, sorted({*by_method, HttpMethod.OPTIONS.value})))
 
 
 class _EncodedResponse:
@@ -136,24 +140,30 @@ class Serving:
         self._database = database
         self._shares = Shares(served.config().api.connections)
 
-    def handler(self, path: str, endpoints: Sequence[Endpoint]) -> HTTPRouteHandler:
-        """Return the route of a path, for its endpoints and OPTIONS.
+    def handlers(self, endpoints: Sequence[Endpoint]) -> list[HTTPRouteHandler]:
+        """Return the routes of endpoints, and of OPTIONS.
 
-        One for all methods: Litestar takes up the others of a path again with each that is added.
+        One for all paths with the same methods: Litestar takes each apart anew, for 0.2 ms.
         """
-        by_method: dict[str, Endpoint] = {one.method: one for one in endpoints}
-        allowed = ", ".join(sorted({*by_method, HttpMethod.OPTIONS.value}))
+        served: dict[str, dict[str, Endpoint]] = {}
+        for one in endpoints:
+            served.setdefault(one.path, {})[one.method] = one
 
         async def handle(request: AnyRequest) -> ASGIApp:
+            by_method = served[request.scope["path_template"]]
             if request.method == HttpMethod.OPTIONS:
-                return ASGIResponse(status_code=204, headers={"allow": allowed})
+                return ASGIResponse(status_code=204, headers={"allow": ", ".join(_methods(by_method))})
             called = request_id(request)
-            endpoint = by_method[request.method]
-            return _EncodedResponse(await self._answered(endpoint, request, called), called)
+            return _EncodedResponse(await self._answered(by_method[request.method], request, called), called)
 
+        paths: dict[tuple[HttpMethod, ...], list[str]] = {}
+        for path, by_method in served.items():
+            paths.setdefault(_methods(by_method), []).append(routed(path))
         # A body's size is watched here, before any of it is read into anything.
-        methods = [*map(HttpMethod, by_method), HttpMethod.OPTIONS]
-        return HTTPRouteHandler(_routed(path), http_method=methods, status_code=200, request_max_body_size=None)(handle)
+        return [
+            HTTPRouteHandler(some, http_method=methods, status_code=200, request_max_body_size=None)(handle)
+            for methods, some in paths.items()
+        ]
 
     async def ask(
         self,
