@@ -177,14 +177,14 @@ BEGIN
             IF current_setting('transaction_isolation') <> 'read committed' THEN
                 PERFORM FROM dispatcher.workflows w WHERE w.id = held.id FOR KEY SHARE;
             END IF;
-            SELECT w.* INTO held FROM dispatcher.workflows w WHERE w.id = held.id;
-            IF NOT held.active THEN
+            SELECT v.* INTO used FROM dispatcher.workflows w JOIN dispatcher.plan_versions v ON v.id = w.current
+             WHERE w.id = held.id AND w.active;
+            IF NOT FOUND THEN
                 PERFORM dispatcher.refuse(format('the workflow %s is not active', quote_literal(trigger_workflow.workflow)),
                     dispatcher.fault('$.workflow', 'it is not active'), '55000');
             END IF;
             faults := dispatcher.object_faults('$', trigger_workflow.input, bytes_max);
             IF faults <> '[]' THEN PERFORM dispatcher.refuse('input: ' || dispatcher.faults_in_words(faults), faults); END IF;
-            SELECT v.* INTO used FROM dispatcher.plan_versions v WHERE v.id = held.current;
             faults := dispatcher.input_faults(tenant, workspace, used, trigger_workflow.input);
             IF faults <> '[]' THEN PERFORM dispatcher.refuse(dispatcher.input_words(faults), faults); END IF;
         END IF;
