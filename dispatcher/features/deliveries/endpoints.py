@@ -57,7 +57,7 @@ async def create_delivery(call: Call) -> Done:
 
     Answers 201, or 200 with the delivery that holds the key: it is not sent again.
     """
-    (written,) = await _written(call, [await _read(call, call.body, "$", Hints(), tree=call.given)], ["$"])
+    (written,) = await _written(call, [await _Reader(call).read(call.body, "$", tree=call.given)], ["$"])
     return Done(written, 200 if written.duplicate else 201)
 
 
@@ -82,13 +82,13 @@ async def create_deliveries(call: Call) -> Done:
     if not 1 <= len(found) <= models.BATCH_MAX:
         raise faulty([Fault("$.deliveries", f"expected 1 to {models.BATCH_MAX} of them, got {len(found)}")])
     paths = [f"$.deliveries[{number}]" for number in range(len(found))]
-    hints, breaks = Hints(), LoopYielder()
+    reader, breaks = _Reader(call), LoopYielder()
     read: list[New | Problem] = []
     for line, path, one in zip(_each(call.body)["deliveries"], paths, found, strict=True):
         # A new template takes a third of a millisecond, a large one more.
         await breaks.take()
         try:
-            read.append(await _read(call, bytes(line), path, hints, tree=one))
+            read.append(await reader.read(bytes(line), path, tree=one))
         except Problem as problem:
             read.append(problem)
     faults = [fault for one in read if isinstance(one, Problem) for fault in one.faults]
@@ -97,29 +97,41 @@ async def create_deliveries(call: Call) -> Done:
     return Done(models.WrittenMany(await _written(call, [one for one in read if isinstance(one, New)], paths)))
 
 
-async def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> New:  # noqa: ANN401 - any JSON
-    """Return a delivery of the key's workspace, read by the same intake as on the command line."""
-    if not isinstance(tree, dict):
-        raise faulty([Fault(path, "expected an object")])
-    foreign = [Fault(f"{path}.{name}", "unknown field: the key opens one workspace") for name in _SCOPE if name in tree]
-    try:
-        new = await _read_offloaded(call, line, hints)
-    except InputError as refused:
-        raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
-    if foreign:
-        raise faulty(foreign)
-    workspace = call.workspace
-    return msgspec.structs.replace(new, tenant_id=workspace.tenant_id, workspace_id=workspace.workspace_id)
+class _Reader:
+    """Reads the deliveries of a request, by the same intake as on the command line."""
 
+    def __init__(self, call: Call) -> None:
+        self._offload = call.served.offload
+        self._tenant_id = call.part.tenant_id or "default"
+        # A local command has its event loop alone.
+        self._intake = intake(call.served.config(), hurried=call.shown is not None)
+        self._hints = Hints()
+        part = {name: text for name in _SCOPE if (text := getattr(call.part, name)) is not None}
+        self.scope: dict[str, str] = part
+        self._set = part if call.traceparent is None else part | {"traceparent": call.traceparent}
 
-async def _read_offloaded(call: Call, line: bytes, hints: Hints) -> New:
-    tenant_id = call.part.tenant_id or "default"
-    # A local command has its event loop alone.
-    reader = intake(call.served.config(), hurried=call.shown is not None)
-    new = await reader.read_offloaded(call.served.offload, tenant_id, line, hints)
-    if call.traceparent is None:
-        return new
-    return msgspec.structs.replace(new, traceparent=call.traceparent)
+    async def read(self, line: bytes, path: str, tree: Any) -> New:  # noqa: ANN401 - any JSON
+        """Return a delivery of the key's workspace. Raises Problem."""
+        if not isinstance(tree, dict):
+            raise faulty([Fault(path, "expected an object")])
+        foreign = [
+            Fault(f"{path}.{name}", "unknown field: the key opens one workspace") for name in _SCOPE if name in tree
+        ]
+        try:
+            new = await self.read_line(line)
+        except InputError as refused:
+            raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
+        if foreign:
+            raise faulty(foreign)
+        return self.here(new)
+
+    async def read_line(self, line: bytes) -> New:
+        """Return a delivery as its line says it. Raises InputError."""
+        return await self._intake.read_offloaded(self._offload, self._tenant_id, line, self._hints)
+
+    def here(self, new: New) -> New:
+        """Return a delivery as one of the key's workspace and of the request's trace."""
+        return msgspec.structs.replace(new, **self._set)
 
 
 def _under(path: str, fault: Fault) -> Fault:
@@ -154,11 +166,11 @@ async def send_lines(call: Call) -> Done:
     delivery that holds its key, or its faults.
     """
     given: models.NewLines = call.given
-    hints, breaks = Hints(), LoopYielder()
+    reader, breaks = _Reader(call), LoopYielder()
     read: list[New | Sequence[Fault]] = []
     for line in given.lines:
         await breaks.take()
-        read.append(await _read_line(call, line, hints))
+        read.append(await _read_line(reader, line))
     new = [one for one in read if isinstance(one, New)]
     await call.served.shed(sorted({one.channel for one in new}))
     answers = iter(await openings(call.database, call.served.config(), new, await write(call.database, new)))
@@ -166,15 +178,15 @@ async def send_lines(call: Call) -> Done:
     return Done(models.SentLines(told))
 
 
-async def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Fault]:
-    scope = {name: text for name in _SCOPE if (text := getattr(call.part, name)) is not None}
+async def _read_line(reader: _Reader, line: str) -> New | Sequence[Fault]:
     try:
-        new = await _read_offloaded(call, line.encode(), hints)
+        new = await reader.read_line(line.encode())
     except InputError as refused:
         return refused.faults
+    scope = reader.scope
     given = {name: getattr(new, name) for name in _line(line) if name in scope}
     foreign = [Fault(name, f"the key opens {scope[name]}") for name, said in given.items() if said != scope[name]]
-    return foreign or msgspec.structs.replace(new, **scope)
+    return foreign or reader.here(new)
 
 
 def _told(answer: models.Written | Fault) -> models.SentLine:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import json, structs
+from msgspec import json
 
 from dispatcher.base.errors import Fault
 from dispatcher.config.settings import Config
@@ -29,8 +29,17 @@ async def openings(
             told.append(one)
             continue
         opening = _opening(new, kinds[new.kind], bars.get(n)) if n in fresh else known[one.id]
-        facts = structs.asdict(opening)
-        told.append(models.Written(id=one.id, idempotency_key=new.idempotency_key, duplicate=one.duplicate, **facts))
+        told.append(
+            models.Written(
+                id=one.id,
+                idempotency_key=new.idempotency_key,
+                duplicate=one.duplicate,
+                life=opening.life,
+                run_at=opening.run_at,
+                waits=opening.waits,
+                bar=opening.bar,
+            )
+        )
     return told
 
 
@@ -49,9 +58,10 @@ async def _bars(
         asked = ((n, new.tenant_id, new.channel, new.lane, new.recipient, new.topic) for n, new in fresh.items())
         barred |= await suppression.reasons(database, [Candidate(*one) for one in asked])
     for n, new in fresh.items():
-        now = kinds[new.kind].now
-        if new.expires_at is not None and new.expires_at <= max(now, new.scheduled_for or now):
-            barred[n] = "expired"
+        if new.expires_at is not None:
+            now = kinds[new.kind].now
+            if new.expires_at <= max(now, new.scheduled_for or now):
+                barred[n] = "expired"
     if config.staging.enabled:
         staging = Staging.of(config.staging.allow, config.staging.redirect)
         barred |= {n: REASON for n, new in fresh.items() if not _goes_out(staging, config, new)}

@@ -100,20 +100,21 @@ async def insert(database: Database, batch: Sequence[New]) -> list[Written]:
     """Write a batch in one statement; return for each the delivery that holds its key."""
     fresh: dict[Key, int] = {}
     held: dict[Key, int] = {}
-    missing: Sequence[Key] = [new.key for new in batch]
+    keys = [new.key for new in batch]
+    missing: Sequence[Key] = keys
     # One round is enough, unless a holder is deleted between the two statements.
     while missing:
         asked = set(missing)
-        fresh |= await _insert(database, [new for new in batch if new.key in asked])
+        fresh |= await _insert(database, [new for new, key in zip(batch, keys, strict=True) if key in asked])
         held |= await holders(database, [key for key in missing if key not in fresh])
         missing = [key for key in missing if key not in fresh and key not in held]
     answers: list[Written] = []
-    for new in batch:
+    for key in keys:
         # Of a key that is twice in a batch, the first is written.
-        written = fresh.pop(new.key, None)
+        written = fresh.pop(key, None)
         if written is not None:
-            held[new.key] = written
-        answers.append(Written(held[new.key], duplicate=written is None))
+            held[key] = written
+        answers.append(Written(held[key], duplicate=written is None))
     return answers
 
 

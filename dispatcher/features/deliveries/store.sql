@@ -18,7 +18,7 @@ ON CONFLICT (tenant_id, workspace_id, idempotency_key) DO NOTHING
 RETURNING tenant_id, workspace_id, idempotency_key, id;
 
 -- name: holders
--- Which delivery holds each of these keys, or what is left of it. (One by one: see migration 22.)
+-- Which delivery holds each of these keys, or what is left of it. (One by one, by the index: a join may read the whole table.)
 SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
   FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (tenant_id, workspace_id, idempotency_key),
        unnest(ARRAY[asked.idempotency_key, dispatcher.erased(asked.idempotency_key)]) AS one (key),
@@ -105,7 +105,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
 SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
 
 -- name: find
--- The id behind a key. (One by one: see migration 22.)
+-- The id behind a key. (One by one, by the index: a join may read the whole table.)
 SELECT d.id
   FROM unnest(ARRAY[$3, dispatcher.erased($3)]) AS one (key),
        LATERAL (SELECT id FROM dispatcher.deliveries

@@ -9,7 +9,7 @@ ON CONFLICT (tenant_id, workspace_id, key) DO NOTHING RETURNING key;
 
 -- name: find
 -- What a key was used for, and what was answered; of what was erased only the hash of the key is left.
--- (One by one: see migration 22.)
+-- (One by one, by the index: a join may read the whole table.)
 SELECT a.asked, a.status, a.answer, a.key <> $3 AS erased
   FROM unnest(ARRAY[$3, dispatcher.erased($3)]) AS one (key),
        LATERAL (SELECT asked, status, answer, key FROM dispatcher.api_answers
