@@ -74,7 +74,7 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest begin first. What is about SQL is repeated on the system's own version of Postgres: a half in each
+    """The longest begin first. What is about SQL is repeated on the system's own version of Postgres: a third in each
     run, but for what executes each statement of the engine."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     seen: set[str] = set()
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _has_its_turn(name: str) -> bool:
-    return name.startswith(ALWAYS_REPEATED) or examples.is_chosen(name, 2)
+    return name.startswith(ALWAYS_REPEATED) or examples.is_chosen(name, 3)
 
 
 def _is_repeated(item: pytest.Item) -> bool:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -62,9 +63,19 @@ def places(hunk: Hunk, tree: Path) -> list[Path]:
     """Return the source files that have a hunk's text, a file once for each time."""
     wanted = f"\n{hunk.before}"
     found: list[Path] = []
-    for path in sources(tree):
-        found += [path] * f"\n{path.read_text()}".count(wanted)
+    for path, text in (_checkout() if tree == ROOT else _texts(tree)).items():
+        found += [path] * text.count(wanted)
     return found
+
+
+def _texts(tree: Path) -> dict[Path, str]:
+    return {path: f"\n{path.read_text()}" for path in sources(tree)}
+
+
+@cache
+def _checkout() -> dict[Path, str]:
+    """This checkout, which no patch changes: a hundred patches look for their places in it."""
+    return _texts(ROOT)
 
 
 def sources(tree: Path) -> list[Path]:
