@@ -19,7 +19,7 @@
 -- is none. What was counted for an address before it had a contact goes over to the contact with its next message.
 --
 -- Lock order: state rows by id, then counters by recipient and cap. Several deliveries to one recipient in one mark take their
--- places in turns, the smallest id first; all counters are locked before the first turn.
+-- places in turns, the smallest id first; all counters are there and locked before the first turn.
 
 CREATE TABLE dispatcher.caps (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -256,6 +256,12 @@ BEGIN
                                   AND k.deliveries[cardinality(k.deliveries)] = r.delivery
                                   AND k.marked_at[cardinality(k.marked_at)] >= p_begun OFFSET 0)
              ORDER BY r.cap, r.person) AS f;
+    -- A counter may be gone by now: it was swept or erased, or the address has got a contact meanwhile.
+    INSERT INTO dispatcher.cap_counters AS k (cap_id, person, period, messages, deliveries, marked_at)
+    SELECT DISTINCT r.cap, r.person, r.period, r.messages, '{}'::bigint[], '{}'::timestamptz[]
+      FROM unnest(asked.caps, asked.persons, asked.periods, asked.messages) AS r (cap, person, period, messages)
+     ORDER BY r.person, r.cap
+    ON CONFLICT ON CONSTRAINT cap_counters_pkey DO UPDATE SET period = excluded.period;
     -- Those of whom a retry is among these: it may have a place already, or give one back.
     SELECT coalesce(array_agg(DISTINCT r.person), '{}') INTO again
       FROM unnest(asked.deliveries, asked.persons) AS r (delivery, person)

@@ -10,7 +10,7 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Again, Back, Failed, Held, Lane, Resend, Succeeded
 from dispatcher.features.caps import store
-from dispatcher.features.caps.worker import Sweeper
+from dispatcher.features.caps.worker import CapReader, Sweeper
 from dispatcher.features.persons import erasure
 from dispatcher.features.persons.rules import person_of
 from tests.features.caps.stage import HERE, Capped
@@ -266,6 +266,24 @@ async def test_what_was_counted_before_there_was_a_contact_goes_over_to_it(here:
     assert await here.send(ANN) == [0]
     assert await here.send(BOB, ANN) == []
     assert list(map(len, await here.counters())) == [3]
+
+
+async def test_a_counter_that_was_swept_meanwhile_refuses_nobody(here: Capped) -> None:
+    """Between the statement that looks and the one that takes turns, a counter goes, or its address gets a contact."""
+    database = here.scene.database
+    ids = await here.write(ANN, ANN, ANN)
+    assert await marked_without_caps(here) == ids
+    cap = await database.value("SELECT id FROM dispatcher.caps")
+    asked = [cap], ["phone"], [1], [len(ids)], ids, [ANN] * len(ids)
+    turns = "SELECT dispatcher.take_turns(clock_timestamp(), '{}', $1, $2, $3, $4, $5, $6)"
+    assert await database.value(turns, *asked) == ids[2:]
+    assert await here.counters() == [ids[:2]]
+
+
+async def marked_without_caps(here: Capped) -> list[int]:
+    """Claim and mark what is due, as where no cap is known."""
+    here.reader = CapReader(here.scene.database, here.metrics)
+    return await here.mark(await here.claim())
 
 
 async def test_a_smaller_and_a_larger_cap_count_what_is_there(here: Capped) -> None:
