@@ -106,9 +106,9 @@ class _Reader:
         # A local command has its event loop alone.
         self._intake = intake(call.served.config(), hurried=call.shown is not None)
         self._hints = Hints()
-        part = {name: text for name in _SCOPE if (text := getattr(call.part, name)) is not None}
-        self.scope: dict[str, str] = part
-        self._set = part if call.traceparent is None else part | {"traceparent": call.traceparent}
+        self._scope: dict[str, str] = {name: text for name in _SCOPE if (text := getattr(call.part, name)) is not None}
+        traced = {} if call.traceparent is None else {"traceparent": call.traceparent}
+        self._same = self._scope | traced
 
     async def read(self, line: bytes, path: str, tree: Any) -> New:  # noqa: ANN401 - any JSON
         """Return a delivery of the key's workspace. Raises Problem."""
@@ -118,20 +118,26 @@ class _Reader:
             Fault(f"{path}.{name}", "unknown field: the key opens one workspace") for name in _SCOPE if name in tree
         ]
         try:
-            new = await self.read_line(line)
+            new = await self._parsed(line)
         except InputError as refused:
             raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
         if foreign:
             raise faulty(foreign)
-        return self.here(new)
+        return msgspec.structs.replace(new, **self._same)
 
-    async def read_line(self, line: bytes) -> New:
-        """Return a delivery as its line says it. Raises InputError."""
+    async def read_line(self, line: str) -> New | Sequence[Fault]:
+        """Return the delivery of a line, which may name the key's own workspace, or its faults."""
+        try:
+            new = await self._parsed(line.encode())
+        except InputError as refused:
+            return refused.faults
+        scope = self._scope
+        given = {name: getattr(new, name) for name in _line(line) if name in scope}
+        foreign = [Fault(name, f"the key opens {scope[name]}") for name, said in given.items() if said != scope[name]]
+        return foreign or msgspec.structs.replace(new, **self._same)
+
+    async def _parsed(self, line: bytes) -> New:
         return await self._intake.read_offloaded(self._offload, self._tenant_id, line, self._hints)
-
-    def here(self, new: New) -> New:
-        """Return a delivery as one of the key's workspace and of the request's trace."""
-        return msgspec.structs.replace(new, **self._set)
 
 
 def _under(path: str, fault: Fault) -> Fault:
@@ -170,23 +176,12 @@ async def send_lines(call: Call) -> Done:
     read: list[New | Sequence[Fault]] = []
     for line in given.lines:
         await breaks.take()
-        read.append(await _read_line(reader, line))
+        read.append(await reader.read_line(line))
     new = [one for one in read if isinstance(one, New)]
     await call.served.shed(sorted({one.channel for one in new}))
     answers = iter(await openings(call.database, call.served.config(), new, await write(call.database, new)))
     told = [_told(next(answers)) if isinstance(one, New) else models.SentLine(faults=one) for one in read]
     return Done(models.SentLines(told))
-
-
-async def _read_line(reader: _Reader, line: str) -> New | Sequence[Fault]:
-    try:
-        new = await reader.read_line(line.encode())
-    except InputError as refused:
-        return refused.faults
-    scope = reader.scope
-    given = {name: getattr(new, name) for name in _line(line) if name in scope}
-    foreign = [Fault(name, f"the key opens {scope[name]}") for name, said in given.items() if said != scope[name]]
-    return foreign or reader.here(new)
 
 
 def _told(answer: models.Written | Fault) -> models.SentLine:

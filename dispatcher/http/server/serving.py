@@ -143,7 +143,7 @@ class Serving:
     def handlers(self, endpoints: Sequence[Endpoint]) -> list[HTTPRouteHandler]:
         """Return the routes of endpoints, and of OPTIONS.
 
-        One for all paths with the same methods: Litestar takes each apart anew, for 0.2 ms.
+        One for all paths with the same methods: Litestar reads the signature of each handler, which takes 0.2 ms.
         """
         served: dict[str, dict[str, Endpoint]] = {}
         for one in endpoints:
