@@ -4,7 +4,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from playwright.async_api import Page, ViewportSize
+from playwright.async_api import ConsoleMessage, Page, ViewportSize
 
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -45,7 +45,12 @@ def _axe() -> str:
 async def faults(page: Page, path: str, *, axe: bool = True, status: int = 200) -> list[str]:
     """Open a page at desktop and phone width; answer everything that is wrong with it."""
     said: list[str] = []
-    page.on("console", lambda message: said.append(f"console: {message.text}") if message.type == "error" else None)
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            said.append(f"console: {message.text}")
+
+    page.on("console", listen)
     answer = await page.goto(path)
     assert answer is not None
     body = await answer.body()
@@ -60,6 +65,7 @@ async def faults(page: Page, path: str, *, axe: bool = True, status: int = 200) 
     if (over := await page.evaluate(_WIDTH)) > 0:
         found.append(f"{over} px too wide for a phone: {await page.evaluate(_CUT_OFF)}")
     await page.set_viewport_size(DESKTOP)
+    page.remove_listener("console", listen)
     return found + [one for one in said if not any(words in one for words in _EXPECTED)]
 
 

@@ -280,7 +280,7 @@ async def _names(admin: Caller, inside: Connection, one: Endpoint | None = None)
 def _named(one: Endpoint) -> set[str]:
     """What stands in an endpoint's path: `tag.name` where things of several kinds are called alike."""
     names = re.findall(r"\{(\w+)\}", one.path)
-    return {*names, *(f"{one.tag}.{name}" for name in names)} - {"name"}
+    return {*names, *(f"{one.tag}.{name}" for name in names)}
 
 
 async def _delivery(admin: Caller, inside: Connection, _fresh: str) -> dict[str, str]:
