@@ -25,7 +25,7 @@ from dispatcher.client import (
     WaitTimedOut,
 )
 from tests.conformance.runs import Running, sms, steps
-from tests.support.waits import until
+from tests.support.waits import until_heeded
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
 WEST, EAST = (timezone(timedelta(hours=hours)) for hours in (-5, 5))
@@ -383,13 +383,10 @@ async def test_a_delivery_says_why_it_waits(client: AnyClient, place: Running) -
     connection = place.runs.connection
     await connection.execute("SELECT dispatcher.pause_everywhere('channel', 'whatsapp', 'ann', 'too many')")
     try:
+        # Until then it may be claimed, and sent.
+        await until_heeded(connection)
         sent = await client.send(_message(_key(), channel="whatsapp"))
-
-        async def says() -> bool:
-            return (await client.delivery(sent.id)).waits == "channel whatsapp is paused by ann: too many"
-
-        # It may have been claimed before the dispatcher knew of the pause, and comes back then.
-        await until(says, "it says so")
+        assert (await client.delivery(sent.id)).waits == "channel whatsapp is paused by ann: too many"
     finally:
         await connection.execute("SELECT dispatcher.resume_everywhere('channel', 'whatsapp', 'ann')")
 
