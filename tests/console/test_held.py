@@ -6,6 +6,7 @@ from playwright.async_api import Page
 
 from tests.console.furniture import Furnished
 from tests.support.program import Program
+from tests.support.waits import until, until_heeded
 
 HELD = """
     INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
@@ -26,6 +27,7 @@ FAIL = """
 async def _written(program: Program, key: str, count: int, change: str, error: str) -> list[int]:
     connection = await asyncpg.connect(program.url)
     try:
+        await until_heeded(connection)
         ids = [row["id"] for row in await connection.fetch(HELD, key, count)]
         await connection.execute(change, ids, error)
         return ids
@@ -40,6 +42,10 @@ async def _states(program: Program, ids: list[int]) -> list[str]:
         return [row["life"] for row in await connection.fetch(query, ids)]
     finally:
         await connection.close()
+
+
+async def _are(program: Program, ids: list[int], state: str) -> bool:
+    return set(await _states(program, ids)) == {state}
 
 
 @pytest.mark.usefixtures("furnished")
@@ -77,5 +83,6 @@ async def test_dead_deliveries_that_match_are_replayed(visitor: Page, furnished:
     await visitor.fill("dialog [name=reason]", "it is back")
     await visitor.click("dialog button[type=submit]")
     await visitor.wait_for_selector(".toast >> text=2 rows done")
-    assert await _states(serving, ids) == ["pending"] * 2
+    # They are due at once, and their tenant is paused.
+    await until(lambda: _are(serving, ids, "parked"), "they are taken up again, and parked")
     assert await _states(serving, [furnished.deliveries["failed"]]) == ["failed"]
