@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SYSTEM_SERVERS = Path("/usr/lib/postgresql")
 SYSTEM_VERSION_MIN = 15
 STOP_SECONDS_MAX = 60
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would each program that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Images set it to stay small; hundreds of programs would compile themselves anew, which is a third of their start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Where the schema has another name, the tests' own connections render their SQL as the program's do.

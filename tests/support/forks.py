@@ -3,6 +3,9 @@
 The suite starts over a thousand, and importing takes each of them a third of a second. A fork is a process like any
 other: arguments, environment, directory and streams of its own, the same `main`, and the same end. What Python and
 libraries read of the environment when they start is that of the process which forks: who needs another one starts anew.
+
+Commands that come to their end by themselves run one after another in one fork: to copy the pages that a command
+writes to took two thirds of its time. Each command is also tried in a process of its own, by test_fresh_interpreters.
 """
 
 import asyncio
@@ -17,12 +20,15 @@ import struct
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+
+import structlog
 
 import channels
 
@@ -32,6 +38,8 @@ STREAMS = 5
 NUMBER = struct.Struct("<i")
 # Which test is under way: another one for each.
 TEST = "PYTEST_CURRENT_TEST"
+# They stay, write logs, or are made to die: each is a fork of its own.
+ALONE = frozenset({"serve", "selftest", "demo", "quarantine"})
 
 
 def plain_environment() -> dict[str, str]:
@@ -46,16 +54,19 @@ def _is_ours(name: str) -> bool:
 
 
 class Child:
-    """A forked program; what `subprocess.Popen` tells of another one."""
+    """A forked program; what `subprocess.Popen` tells of another one. One of several in a process may end with it."""
 
-    def __init__(self, told: int) -> None:
+    def __init__(self, told: int, within: "Child | None" = None) -> None:
         self._told = os.fdopen(told, "rb", buffering=0)
+        self._within = within
         self.pid = self._number()
         self.returncode: int | None = None
 
     def _number(self) -> int:
         told = self._told.read(NUMBER.size)
         if len(told or b"") != NUMBER.size:
+            if self._within is not None:
+                return self._within.wait()
             raise RuntimeError("the process that forks has ended")
         (number,) = NUMBER.unpack(told)
         return int(number)
@@ -93,6 +104,8 @@ class Forks:
 
     def __init__(self) -> None:
         self.environment = plain_environment()
+        self._commands: Commands | None = None
+        self._is_free = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             # Its standard input is a pipe, as the children's is: what is known of it when it starts holds for theirs.
@@ -111,16 +124,7 @@ class Forks:
 
     def start(self, arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]) -> Child:
         """Fork a program with these standard streams."""
-        asked = os.memfd_create("asked")
-        told, tells = os.pipe()
-        try:
-            with os.fdopen(os.dup(asked), "wb") as file:
-                file.write(json.dumps([list(arguments), environment]).encode())
-            socket.send_fds(self._control, [b"!"], [asked, *streams, tells])
-        finally:
-            os.close(asked)
-            os.close(tells)
-        return Child(told)
+        return Child(_ask(self._control, arguments, environment, streams))
 
     def run(
         self, arguments: Sequence[str], environment: dict[str, str], stdin: bytes, seconds: float
@@ -128,8 +132,11 @@ class Forks:
         """Run one to its end, with what it says."""
         said = [os.memfd_create("out"), os.memfd_create("err")]
         reads, writes = os.pipe()
+        alone = bool(ALONE.intersection(arguments)) or "FAULT" in environment
+        is_next = not alone and self._is_free.acquire(blocking=False)
         try:
-            child = self.start(arguments, environment, (reads, said[0], said[1]))
+            start = self._among_commands().start if is_next else self.start
+            child = start(arguments, environment, (reads, said[0], said[1]))
         finally:
             os.close(reads)
         writing = threading.Thread(target=_write, args=(writes, stdin))
@@ -140,14 +147,50 @@ class Forks:
             child.kill()
             raise
         finally:
+            if is_next:
+                self._is_free.release()
             writing.join()
             out, err = (_content(one) for one in said)
         return subprocess.CompletedProcess(list(arguments), code, out, err)
+
+    def _among_commands(self) -> "Commands":
+        if self._commands is None or self._commands.process.poll() is not None:
+            self._commands = Commands(self)
+        return self._commands
 
     def end(self) -> None:
         """End it, and with it whatever it has forked."""
         self._control.close()
         self._process.communicate()
+
+
+class Commands:
+    """A fork that runs one command after another, from the side of the tests."""
+
+    def __init__(self, forks: Forks) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = forks.start([], {}, (theirs.fileno(), 1, 2))
+
+    def start(self, arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]) -> Child:
+        """Begin a command with these standard streams."""
+        return Child(_ask(self._control, arguments, environment, streams), within=self.process)
+
+
+def _ask(
+    control: socket.socket, arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]
+) -> int:
+    """Ask for a program. Answers where its pid and its end are told."""
+    asked = os.memfd_create("asked")
+    told, tells = os.pipe()
+    try:
+        with os.fdopen(os.dup(asked), "wb") as file:
+            file.write(json.dumps([list(arguments), environment]).encode())
+        socket.send_fds(control, [b"!"], [asked, *streams, tells])
+    finally:
+        os.close(asked)
+        os.close(tells)
+    return told
 
 
 @cache
@@ -245,8 +288,8 @@ def _forget(control: socket.socket, children: dict[int, tuple[int, int]]) -> Non
         os.close(tells)
 
 
-def _become(streams: list[int]) -> None:
-    """Be the program that was asked for, up to its first line."""
+def _become(streams: list[int]) -> bool:
+    """Be the program that was asked for, up to its first line; False where that is to run one command after another."""
     asked, *standard, tells = streams
     os.close(tells)
     arguments, environment = json.loads(_content(asked))
@@ -257,6 +300,36 @@ def _become(streams: list[int]) -> None:
     os.environ.update(environment)
     sys.argv = [str(ROOT / "dispatcher" / "__main__.py"), *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    return bool(arguments)
+
+
+def _run_commands() -> None:
+    """Run one command after another, until nobody is there to ask for one."""
+    with socket.socket(fileno=os.dup(0)) as control:
+        while streams := socket.recv_fds(control, 1, STREAMS)[1]:
+            with os.fdopen(os.dup(streams[-1]), "wb", buffering=0) as tells:
+                tells.write(NUMBER.pack(os.getpid()))
+                _become(streams)
+                code = _run_command()
+                # What it has left to the garbage collector may still have something to say.
+                gc.collect()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                tells.write(NUMBER.pack(code))
+
+
+def _run_command() -> int:
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the command
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as above
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - as above
+    structlog.reset_defaults()
+    try:
+        import_module("dispatcher.__main__").main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    return 1
 
 
 class _Leaving:
@@ -283,9 +356,10 @@ def main() -> None:
     _import_all()
     streams = _serve(control)
     if streams is not None:
-        _become(streams)
         try:
-            import_module("dispatcher.__main__").main()
+            if _become(streams):
+                import_module("dispatcher.__main__").main()
+            _run_commands()
         except SystemExit as end:
             leaving.code = end.code if isinstance(end.code, int) else None
             raise
