@@ -8,6 +8,7 @@ from typing import Any, cast
 from msgspec import Raw, Struct
 
 from dispatcher.db.database import Database
+from dispatcher.db.literals import array
 from dispatcher.db.statements import statements
 from dispatcher.engine.rules.life import Lane
 
@@ -19,6 +20,8 @@ _COLUMNS = (
     *("tenant_id", "workspace_id", "idempotency_key", "channel", "lane", "recipient", "template", "variables"),
     *("options", "scheduled_for", "expires_at", "max_attempts", "template_name", "locale", "topic", "traceparent"),
 )
+
+_TIMES = ("scheduled_for", "expires_at")
 
 # A list that people read leaves out the subject of a delivery with more.
 SUBJECT_BYTES_MAX = 16_384
@@ -119,7 +122,9 @@ async def insert(database: Database, batch: Sequence[New]) -> list[Written]:
 
 
 async def _insert(database: Database, batch: Sequence[New]) -> dict[Key, int]:
-    rows = await database.fetch(_SQL["insert"], *(list(map(attrgetter(name), batch)) for name in _COLUMNS))
+    columns = ((name, list(map(attrgetter(name), batch))) for name in _COLUMNS)
+    given = (values if name in _TIMES else array(values) for name, values in columns)
+    rows = await database.fetch(_SQL["insert"], *given)
     return {(found[0], found[1], found[2]): found[3] for found in rows}
 
 

@@ -1,9 +1,10 @@
 -- name: insert
 -- Write deliveries; one whose key exists is left out. Answers position and id of each that was written.
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::jsonb[],
-                         $8::jsonb[], $9::jsonb[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::text[],
-                         $14::text[], $15::text[], $16::text[])
+    SELECT * FROM unnest($1::text::text[], $2::text::text[], $3::text::text[], $4::text::text[], $5::text::smallint[],
+                         $6::text::text[], $7::text::jsonb[], $8::text::jsonb[], $9::text::jsonb[], $10::timestamptz[],
+                         $11::timestamptz[], $12::text::smallint[], $13::text::text[], $14::text::text[],
+                         $15::text::text[], $16::text::text[])
       AS r (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
             scheduled_for, expires_at, max_attempts, template_name, locale, topic, traceparent)
 )
