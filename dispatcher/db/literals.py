@@ -11,11 +11,14 @@ def array(elements: Sequence[object]) -> str:
     # Most columns of a batch have one value.
     if elements and elements.count(elements[0]) == len(elements):
         return "{" + ",".join([_element(elements[0])] * len(elements)) + "}"
-    if set(map(type, elements)) == {str}:
+    kinds = set(map(type, elements))
+    if kinds == {str}:
         joined = "\0".join(cast("Sequence[str]", elements))
         # No text that Postgres takes has a NUL: it stands for what is between two of them.
         if joined.count("\0") < len(elements):
             return '{"' + _escaped(joined).replace("\0", '","') + '"}'
+    if kinds <= {int, float}:
+        return "{" + ",".join(map(repr, elements)) + "}"
     return "{" + ",".join(map(_element, elements)) + "}"
 
 

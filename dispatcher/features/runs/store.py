@@ -10,6 +10,7 @@ from msgspec import Raw, Struct, structs
 from dispatcher.base.errors import TriggerRefused
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
+from dispatcher.db.literals import array
 from dispatcher.db.refusals import refusal, refusals
 from dispatcher.db.statements import statements
 from dispatcher.engine.rules.life import Lane
@@ -72,10 +73,11 @@ async def trigger_many(database: Database, batch: Sequence[Trigger]) -> list[Tri
     """
     first = batch[0]
     place = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
-    columns = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
-    traces = [one.traceparent for one in batch]
+    columns = [one.key for one in batch], [one.by for one in batch], [one.traceparent for one in batch]
     with refusals():
-        rows = await database.fetch(_SQL["trigger_many"], *place, *columns, traces)
+        rows = await database.fetch(
+            _SQL["trigger_many"], *place, [one.input for one in batch], *(array(column) for column in columns)
+        )
     if any(row["refusal"] == asyncpg.LockNotAvailableError.sqlstate for row in rows):
         raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
     answers = {number: _answered(first.workflow, row) for number, *row in rows}

@@ -6,7 +6,7 @@ SELECT execution_id, workflow_name, version, status, total_steps, duplicate
 -- name: trigger_many
 -- The same for many triggers of one workflow.
 SELECT place, execution_id, version, total_steps, duplicate, refusal, message, detail
-  FROM dispatcher.trigger_workflows($1, $2, $3, $4::text[], $5::text[], $6::text[], $7::text[]);
+  FROM dispatcher.trigger_workflows($1, $2, $3, $4::text[], $5::text::text[], $6::text::text[], $7::text::text[]);
 
 -- name: newest
 -- The ids of the newest runs below $1, $2 at most, among $7 that are looked at; the last of those follows where there may be more.

@@ -6,7 +6,6 @@ fields of the head, upgrades, half-closed connections, and callers that do not r
 
 import asyncio
 import time
-from collections import Counter
 from typing import Any
 from uuid import uuid4
 
@@ -163,10 +162,10 @@ class Connection(HttpToolsProtocol):
 
     def _fault(self) -> Problem | None:
         version = self.parser.get_http_version()
-        names = Counter(name for name, _ in self.headers)
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        names = [name for name, _ in self.headers]
+        size = len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
         codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
-        twice = sorted(name.decode() for name in ONCE if names[name] > 1)
+        twice = sorted(name.decode() for name in ONCE if names.count(name) > 1) if len(set(names)) < len(names) else []
         if version not in ("1.0", "1.1"):
             return Problem(FAULTY, f"HTTP/{version} is not spoken here")
         if size > HEAD_BYTES_MAX or len(self.headers) > FIELDS_MAX:

@@ -1,6 +1,6 @@
 """Walks in the database: lock runs that are due or woken, read the facts that they wait for, write their progress."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 from dispatcher.base.loop_yielder import yielding
 from dispatcher.base.values.idempotency import delivery_key
 from dispatcher.db.database import Database
+from dispatcher.db.literals import array
 from dispatcher.db.statements import statements
 from dispatcher.plans.plan import Plan
 from dispatcher.plans.plan import decode as decode_plan
@@ -32,6 +33,8 @@ from dispatcher.plans.walk.run import (
 _SQL = statements(__name__)
 # Deliveries that one statement writes: a batch of runs can order hundreds of thousands, and a statement has its time.
 ROWS_MAX = 5_000
+# Which columns are documents: what a delivery's parts and variables are, and a run's state, and the context of its log.
+_ORDER_DOCUMENTS, _ADVANCE_DOCUMENTS = (7, 10), (5, 12, 13)
 # A batch with other runs has this part of the bulk lane's: a run that somebody waits for is not written after a wave.
 BULK_SHARE = 8
 # Faults of the data of a single run, which fails alone: the rest of its batch is walked without it.
@@ -284,8 +287,13 @@ async def write_orders(connection: Connection, orders: Sequence[Frozen], now: fl
 
 
 async def _order(connection: Connection, page: Sequence[tuple[object, ...]], scheduled_for: datetime) -> None:
-    columns = [list(column) for column in zip(*page, strict=True)]
+    columns = _sent(map(list, zip(*page, strict=True)), _ORDER_DOCUMENTS)
     await connection.execute(_SQL["order"], *columns[:17], scheduled_for, *columns[17:])
+
+
+def _sent(columns: Iterable[list[object]], documents: Collection[int]) -> list[object]:
+    """Return columns as they are sent: as literals, but for documents, which may be large."""
+    return [column if place in documents else array(column) for place, column in enumerate(columns)]
 
 
 def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...]]:
@@ -340,9 +348,7 @@ async def write(connection: Connection, hand: Hand, walked: Sequence[tuple[Taken
     taken_signals = [number for _, advance in walked for number in advance.taken]
     if taken_signals:
         await connection.execute(_SQL["take_signals"], taken_signals)
-    await connection.execute(
-        _SQL["advance"],
-        *hand,
+    columns: list[list[object]] = [
         [taken.run.id for taken, _ in walked],
         [_status(taken, advance) for taken, advance in walked],
         [advance.available_at for _, advance in walked],
@@ -351,7 +357,8 @@ async def write(connection: Connection, hand: Hand, walked: Sequence[tuple[Taken
         [encode_state(advance.state).decode() async for _, advance in yielding(walked)],
         [advance.anchor for _, advance in walked],
         *await _entries(walked),
-    )
+    ]
+    await connection.execute(_SQL["advance"], *hand, *_sent(columns, _ADVANCE_DOCUMENTS))
     cancelled = [taken.run.id for taken, advance in walked if advance.cancels and _status(taken, advance) != "paused"]
     if cancelled:
         await connection.execute(_SQL["cancel_deliveries"], cancelled)

@@ -219,9 +219,10 @@ SELECT o.run_id, o.node, o.tenant_id, o.workspace_id, o.idempotency_key, o.chann
        o.template_name, o.template_version, o.variables::jsonb, o.options::jsonb, o.max_attempts, o.lane, o.locale,
        o.topic, $18::timestamptz + make_interval(secs => o.expires_seconds), $18, o.contact_id, o.sequence_id, o.ended,
        o.traceparent
-  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-              $9::text[], $10::bigint[], $11::text[], $12::text[], $13::smallint[], $14::smallint[], $15::text[],
-              $16::text[], $17::float8[], $19::bigint[], $20::bigint[], $21::text[], $22::text[])
+  FROM unnest($1::text::bigint[], $2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
+              $7::text::text[], $8::text[], $9::text::text[], $10::text::bigint[], $11::text[], $12::text::text[],
+              $13::text::smallint[], $14::text::smallint[], $15::text::text[], $16::text::text[], $17::text::float8[],
+              $19::text::bigint[], $20::text::bigint[], $21::text::text[], $22::text::text[])
     AS o (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template, template_name,
           template_version, variables, options, max_attempts, lane, locale, topic, expires_seconds, contact_id, sequence_id,
           ended, traceparent)
@@ -234,7 +235,8 @@ WITH ended AS (
 ), logged AS (
     INSERT INTO dispatcher.run_entries (run_id, number, step, event, node, context, added, error)
     SELECT e.run_id, e.number, e.step, e.event, e.node, e.context::jsonb, e.added::jsonb, e.error
-      FROM unnest($10::bigint[], $11::integer[], $12::integer[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])
+      FROM unnest($10::text::bigint[], $11::text::integer[], $12::text::integer[], $13::text::text[], $14::text::text[],
+                  $15::text[], $16::text[], $17::text::text[])
         AS e (run_id, number, step, event, node, context, added, error)
 )
 UPDATE dispatcher.runs r
@@ -243,7 +245,8 @@ UPDATE dispatcher.runs r
        paused_at = CASE WHEN a.status = 'paused' THEN statement_timestamp() END,
        error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, slow = false,
        state = a.state::jsonb, anchor = coalesce(to_timestamp(a.anchor), r.anchor)
-  FROM unnest($3::bigint[], $4::text[], $5::float8[], $6::text[], $7::text[], $8::text[], $9::float8[])
+  FROM unnest($3::text::bigint[], $4::text::text[], $5::text::float8[], $6::text::text[], $7::text::text[], $8::text[],
+              $9::text::float8[])
     AS a (id, status, available_at, error, error_node, state, anchor)
  WHERE r.id = a.id;
 
