@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 from playwright._impl._api_structures import SetCookieParam
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.console import furniture
+from tests.console.browsing import signed_in
 from tests.console.furniture import Furnished
 from tests.console.looking import DESKTOP, INIT, PLANT
 from tests.support.caller import make_key
@@ -49,48 +50,44 @@ async def furnished(serving: Program) -> Furnished:
 
 
 @pytest.fixture(scope="module")
-async def cookie(serving: Program, browser: Browser) -> str:
+def cookie(serving: Program) -> str:
     """The session of an administrator, who signed in with a key."""
-    return await signed_in(serving, browser, make_key(serving))
-
-
-@pytest.fixture
-async def visitor(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[Page]:
-    """A page of the administrator's, which remembers errors and violations of the policy."""
-    async with _visit(serving, browser, cookie) as page:
-        yield page
+    return signed_in(serving, make_key(serving))
 
 
 @pytest.fixture(scope="module")
-async def onlooker(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[Page]:
+async def context(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[BrowserContext]:
+    """What the administrator's pages share: one for each would load everything again."""
+    async with visiting(serving, browser, cookie) as context:
+        yield context
+
+
+@pytest.fixture
+async def visitor(context: BrowserContext) -> AsyncIterator[Page]:
+    """A page of the administrator's, which remembers errors and violations of the policy."""
+    page = await context.new_page()
+    yield page
+    await page.close()
+
+
+@pytest.fixture(scope="module")
+async def onlooker(context: BrowserContext) -> AsyncIterator[Page]:
     """The same for tests that look at one page after another: a page of its own costs as much as looking at one."""
-    async with _visit(serving, browser, cookie) as page:
-        yield page
+    page = await context.new_page()
+    yield page
+    await page.close()
 
 
 @asynccontextmanager
-async def _visit(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[Page]:
-    context = await browser.new_context(viewport=DESKTOP, base_url=serving.address)
-    await context.add_cookies([session_cookie(serving, cookie)])
+async def visiting(program: Program, browser: Browser, cookie: str) -> AsyncIterator[BrowserContext]:
+    """A browser that has a session."""
+    context = await browser.new_context(viewport=DESKTOP, base_url=program.address)
+    await context.add_cookies([session_cookie(program, cookie)])
     await context.add_init_script(INIT)
-    yield await context.new_page()
+    yield context
     await context.close()
 
 
 def session_cookie(program: Program, value: str) -> SetCookieParam:
     """A session as a browser is given it."""
     return {"name": "dispatcher_console", "value": value, "url": program.address + "/console", "sameSite": "Strict"}
-
-
-async def signed_in(program: Program, browser: Browser, key: str) -> str:
-    """Sign in with a key, and answer the session's cookie."""
-    context = await browser.new_context(base_url=program.address)
-    try:
-        page = await context.new_page()
-        await page.goto("/console/signin")
-        await page.fill("#key", key)
-        await page.click("button[type=submit]")
-        await page.wait_for_selector("#main")
-        return next(str(one["value"]) for one in await context.cookies() if one["name"] == "dispatcher_console")
-    finally:
-        await context.close()

@@ -15,6 +15,7 @@ from dispatcher.console.page import discovered
 from dispatcher.db import embedded
 from dispatcher.db.schema import migrator
 from tests.console import conftest, furniture, looking
+from tests.console.browsing import signed_in
 from tests.support.caller import make_key
 from tests.support.program import Program
 
@@ -43,7 +44,7 @@ async def _pictures(url: str, folder: Path, part: str) -> None:
         found = await furniture.furnish(connection, furniture.PLAIN)
         async with async_playwright() as playwright:
             browser = await playwright.chromium.launch(executable_path=conftest.CHROMIUM, args=conftest.OPTIONS)
-            cookie = await conftest.signed_in(program, browser, make_key(program))
+            cookie = signed_in(program, make_key(program))
             for page in discovered():
                 if part in page.path and not page.raw:
                     path = found.path(page.path).rstrip("/")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.console.browsing import Browsing
 from tests.console.furniture import Furnished
-from tests.console.test_sessions import Browsing
 from tests.support.caller import Caller, make_key
 from tests.support.program import Program
 

@@ -4,8 +4,8 @@ import pytest
 
 from dispatcher.console.page import discovered
 from dispatcher.http.roles import Role, may
+from tests.console.browsing import Browsing
 from tests.console.furniture import Furnished
-from tests.console.test_sessions import Browsing
 from tests.support.caller import make_key
 from tests.support.program import Program
 

@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from dispatcher.console.sessions import COOKIE
+from tests.console.browsing import Browsing
 from tests.console.furniture import Furnished
 from tests.console.looking import PLANT
 from tests.console.test_editing import drawn, send
-from tests.console.test_sessions import Browsing
 from tests.support.caller import Caller, delivery, make_key
 from tests.support.program import Program
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from dispatcher.console.overview.figures import figures
 from dispatcher.console.overview.rates import RateMeter
 from dispatcher.features.overview import models
 from dispatcher.features.overview.models import Minute
 from dispatcher.http.roles import Role
-from tests.console.test_sessions import Browsing
+from tests.console.browsing import Browsing
 from tests.support.caller import Caller, delivery, make_key
 from tests.support.program import Program
 
@@ -126,13 +126,13 @@ async def test_a_page_follows_the_stream_and_says_when_it_is_cut_off(
     assert await visitor.locator("main.stale").count() == 1
 
 
-async def test_an_empty_outbox_shows_the_first_steps_and_moves_on(serving: Program, visitor: Page) -> None:
+async def test_an_empty_outbox_shows_the_first_steps_and_moves_on(serving: Program, browser: Browser) -> None:
     key = make_key(serving, tenant="newcomer")
-    page = await visitor.context.new_page()
-    await page.context.clear_cookies()
+    page = await browser.new_page(base_url=serving.address)
     await page.goto("/console/signin")
     await page.fill("#key", key)
     await page.click("button[type=submit]")
     await expect(page.locator("h1")).to_have_text("It runs. Send the first message.")
     assert Caller(serving, key).post("/deliveries", delivery("first")).status == 201
     await expect(page.locator("h1")).to_have_text("Nothing needs you")
+    await page.close()

@@ -1,8 +1,8 @@
 """Keys, pauses, webhooks and schedules in the console, and who sees the configuration."""
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Page
 
-from tests.console.conftest import session_cookie, signed_in
+from tests.console.browsing import Browsing
 from tests.support.caller import Caller, make_key
 from tests.support.program import Program
 
@@ -46,14 +46,9 @@ async def test_what_is_wrong_with_a_form_is_said_beside_its_field(visitor: Page)
     assert await visitor.input_value("[name=workflow]") == "no-such-workflow"
 
 
-async def test_only_operators_see_the_configuration(serving: Program, browser: Browser, visitor: Page) -> None:
+async def test_only_operators_see_the_configuration(serving: Program, visitor: Page) -> None:
     await visitor.goto("/console/configuration")
     assert "database" in await visitor.locator("main").inner_text()
-    other = await signed_in(serving, browser, make_key(serving, "systemAdmin", "acme", "default"))
-    context = await browser.new_context(base_url=serving.address)
-    await context.add_cookies([session_cookie(serving, other)])
-    page = await context.new_page()
-    answer = await page.goto("/console/configuration")
-    assert answer is not None
-    assert answer.status == 403
-    await context.close()
+    other = Browsing(serving)
+    assert other.sign_in(make_key(serving, "systemAdmin", "acme", "default")) == 303
+    assert other.ask("GET", "/console/configuration")[0] == 403
