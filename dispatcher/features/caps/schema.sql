@@ -176,7 +176,8 @@ LANGUAGE sql STABLE AS $$
                                          WHERE a.tenant_id = c.tenant_id AND a.workspace_id = c.workspace_id
                                            AND a.kind = g.kind) AS has_contacts
                       FROM dispatcher.caps c WHERE c.id = g.cap OFFSET 0) AS c,
-           LATERAL unnest(p_deliveries[g.first:g.last], p_addresses[g.first:g.last]) AS r (delivery, address)
+           LATERAL (SELECT unnest(p_deliveries[g.first:g.last]) AS delivery, unnest(p_addresses[g.first:g.last]) AS address
+                    OFFSET 0) AS r
       LEFT JOIN LATERAL (
           SELECT a.contact_id FROM dispatcher.contact_addresses a
            WHERE c.has_contacts AND a.tenant_id = c.tenant_id AND a.workspace_id = c.workspace_id AND a.kind = g.kind

@@ -8,6 +8,7 @@ from msgspec.json import decode
 from dispatcher.base.values.durations import format_duration
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
+from dispatcher.db.literals import array
 from dispatcher.db.statements import statements
 from dispatcher.features.caps import models, rules
 
@@ -31,6 +32,12 @@ class Definition(Struct, frozen=True):
     period_seconds: float
     channels: Sequence[str]
     topics: Sequence[str]
+
+
+def arguments(asked: rules.Requests) -> tuple[object, ...]:
+    """Return what the mark of a batch with capped deliveries is given beside what each mark is given."""
+    groups = asked.caps, asked.kinds, asked.firsts, asked.lasts
+    return *groups, array(asked.deliveries), array(asked.addresses)
 
 
 async def current(database: Database) -> rules.Caps:

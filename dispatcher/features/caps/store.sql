@@ -5,7 +5,7 @@ SELECT coalesce(json_agg(c ORDER BY c.id), '[]')::text
 
 -- name: mark
 -- Mark a batch, and let those of it that are capped take their places; those without one are skipped.
-SELECT id, attempt FROM dispatcher.mark_capped($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+SELECT id, attempt FROM dispatcher.mark_capped($1, $2, $3, $4, $5, $6, $7, $8, $9::text::bigint[], $10::text::text[]);
 
 -- name: list
 -- The caps of a workspace by name, or one of them.

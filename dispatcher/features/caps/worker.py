@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from msgspec import structs
-
 from dispatcher.base.metrics import Metrics
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed
@@ -31,7 +29,7 @@ class CapReader:
         asked = rules.requests(self._caps, batch) if self._caps else None
         if asked is None:
             return None
-        return LimitedMark(store.MARK, structs.astuple(asked), self._metrics.capped.labels(batch[0].channel).inc)
+        return LimitedMark(store.MARK, store.arguments(asked), self._metrics.capped.labels(batch[0].channel).inc)
 
 
 class Sweeper:

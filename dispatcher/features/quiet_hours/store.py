@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
+from dispatcher.db.literals import array
 from dispatcher.db.statements import statements
 from dispatcher.engine.rules.life import Claimed
 from dispatcher.features.quiet_hours.models import ALL, NewQuietHours, Period, QuietHours
@@ -112,7 +113,7 @@ async def zones(database: Database, addresses: Mapping[Group, Sequence[str]]) ->
     """Return the time by the database's clock, and the time zones of the contacts behind addresses that have one."""
     ends = list(accumulate(map(len, addresses.values())))
     columns = [[group[place] for group in addresses] for place in range(3)]
-    texts = list(chain.from_iterable(addresses.values()))
+    texts = array(list(chain.from_iterable(addresses.values())))
     rows = await database.fetch(_SQL["zones"], *columns, texts, [1, *(end + 1 for end in ends[:-1])], ends)
     found = {(row[0], row[1], row[2], row[3]): row[4] for row in rows if row[0] is not None}
     return rows[0]["now"], found

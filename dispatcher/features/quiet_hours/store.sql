@@ -22,7 +22,7 @@ SELECT coalesce(json_agg(s), '[]')::text
 -- The time now; and of the contacts behind the addresses $4, of which each group (a tenant, a workspace and a kind) has those
 -- from `first` to `last`, the time zones that are known. By arrays, as suppressions are looked up.
 WITH asked AS MATERIALIZED (
-    SELECT tenant_id, workspace_id, kind, ($4::text[])[first:last] AS addresses
+    SELECT tenant_id, workspace_id, kind, ($4::text::text[])[first:last] AS addresses
       FROM unnest($1::text[], $2::text[], $3::text[], $5::int[], $6::int[]) AS r (tenant_id, workspace_id, kind, first, last)
 )
 SELECT NULL AS tenant_id, NULL AS workspace_id, NULL AS kind, NULL AS address, NULL AS time_zone, statement_timestamp() AS now

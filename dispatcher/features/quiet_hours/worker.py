@@ -14,7 +14,7 @@ from dispatcher.engine.rules.life import Back, Claimed, Lane, Lost, Outcome, Ski
 from dispatcher.features.quiet_hours import store
 from dispatcher.features.quiet_hours.rules import Move, Skip, Span, decide, span
 from dispatcher.features.quiet_hours.store import Group, Limits, Place, Rule
-from dispatcher.features.quiet_hours.zones import zone_for
+from dispatcher.features.quiet_hours.zones import zone_for, zones_without_contacts
 
 # A notification acts at once; this interval makes up for a lost one, and sees another time zone of a workspace.
 LOOK_SECONDS = 1.0
@@ -62,35 +62,65 @@ class QuietHoursReader:
         """Whether there are quiet hours for any delivery of a batch, all of one lane; transactional ones have none."""
         if not self._rules or batch[0].lane is Lane.TRANSACTIONAL:
             return False
-        return any(self._rule(item) is not None for item in batch)
+        return any(
+            not item.expired and self._rule(item.tenant_id, item.workspace_id, item.channel) is not None
+            for item in batch
+        )
 
-    def _rule(self, item: Claimed) -> Rule | None:
-        rules = self._rules.get((item.tenant_id, item.workspace_id))
-        # What has expired ends as such.
-        if rules is None or item.expired or item.channel in NOT_FOR_PEOPLE:
+    def _rule(self, tenant_id: str, workspace_id: str, channel: str) -> Rule | None:
+        rules = self._rules.get((tenant_id, workspace_id))
+        if rules is None or channel in NOT_FOR_PEOPLE:
             return None
-        return rules.get(item.channel) or rules.get("")
+        return rules.get(channel) or rules.get("")
 
     async def put_off(self, batch: Sequence[Claimed]) -> Mapping[int, Outcome]:
         """Return what becomes of the deliveries of a batch that may not go now, by id. Those that are moved are Lost:
         nothing is left to write."""
-        asked: list[tuple[Claimed, Rule, Address, Group]] = []
+        asked = self._asked(batch)
         addresses: dict[Group, list[str]] = {}
-        for item in batch:
-            if (rule := self._rule(item)) is not None:
-                one = address(item.channel, item.recipient)
-                group = item.tenant_id, item.workspace_id, _kind(item, one)
-                addresses.setdefault(group, []).append(one.text)
-                asked.append((item, rule, one, group))
+        for group, _, some in asked:
+            addresses.setdefault(group, []).extend([one.text for _, one in some])
         database = self._database
         now, zones = await database.persist("quiet hours", lambda: store.zones(database, addresses))
         closed: list[tuple[Claimed, Rule, ZoneInfo, Span]] = []
-        for item, rule, one, group in asked:
-            zone = zone_for(zones.get((*group, one.text)) if zones else None, one, rule.zone)
-            found = self._span(rule, zone, now)
-            if not found.is_open:
-                closed.append((item, rule, zone, found))
+        for group, rule, some in asked:
+            # Mostly no contact of the batch has a time zone, and nobody sleeps.
+            if not zones and self._are_all_open(rule, [one for _, one in some], now):
+                continue
+            for item, one in some:
+                zone = zone_for(zones.get((*group, one.text)), one, rule.zone)
+                found = self._span(rule, zone, now)
+                if not found.is_open:
+                    closed.append((item, rule, zone, found))
         return await self._decided(closed) if closed else {}
+
+    def _asked(self, batch: Sequence[Claimed]) -> list[tuple[Group, Rule, list[tuple[Claimed, Address]]]]:
+        """Return the deliveries that there are quiet hours for, by the group of their addresses and their rule."""
+        found: dict[tuple[str, str, str], tuple[Rule | None, dict[str, list[tuple[Claimed, Address]]]]] = {}
+        for item in batch:
+            about = item.tenant_id, item.workspace_id, item.channel
+            if (known := found.get(about)) is None:
+                known = found[about] = self._rule(*about), {}
+            rule, kinds = known
+            # What has expired ends as such.
+            if rule is not None and not item.expired:
+                one = address(item.channel, item.recipient)
+                kind = _kind(item, one)
+                if (some := kinds.get(kind)) is None:
+                    some = kinds[kind] = []
+                some.append((item, one))
+        return [
+            ((tenant_id, workspace_id, kind), rule, some)
+            for (tenant_id, workspace_id, _), (rule, kinds) in found.items()
+            if rule is not None
+            for kind, some in kinds.items()
+        ]
+
+    def _are_all_open(self, rule: Rule, some: Sequence[Address], now: datetime) -> bool:
+        """Whether it is no quiet hour for any of these addresses of one kind, whose contacts have no time zone."""
+        return all(
+            zone is not None and self._span(rule, zone, now).is_open for zone in zones_without_contacts(some, rule.zone)
+        )
 
     def _span(self, rule: Rule, zone: ZoneInfo, now: datetime) -> Span:
         key = rule.version, zone.key

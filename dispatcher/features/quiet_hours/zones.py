@@ -1,6 +1,6 @@
 """The time zone of a recipient: that of the contact, else that of the phone number, else that of the workspace."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo
 
@@ -26,6 +26,12 @@ def zone_for(contact: str | None, one: Address, workspace: str) -> ZoneInfo:
         or zone_of(workspace)
         or UTC_ZONE
     )
+
+
+def zones_without_contacts(some: Iterable[Address], workspace: str) -> set[ZoneInfo | None]:
+    """Return the zones of recipients whose contacts have none; None stands for those that depend on a number's area."""
+    begins = {one.text[1 : 1 + CODE_DIGITS_MAX] if one.kind == "phone" else "" for one in some}
+    return {_zone_by_country(digits, workspace) if digits else zone_of(workspace) or UTC_ZONE for digits in begins}
 
 
 def phone_zone(number: str) -> str | None:
