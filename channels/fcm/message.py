@@ -96,6 +96,8 @@ def _data_part(text: str) -> Fields:
 def _platforms(envelope: Envelope, at: float, *, shown: bool) -> dict[str, Fields]:
     """What is said to each platform alone: our own words first, and what the options say over them."""
     options = envelope.options
+    if not options and not envelope.expires_at:
+        return {}
     ours: dict[str, Fields] = {platform: {} for platform in PLATFORMS}
     headers: dict[str, str] = {}
     if (priority := options.get("priority")) is not None:

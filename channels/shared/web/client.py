@@ -87,8 +87,9 @@ class _Request(aiohttp.ClientRequest):
         """Send it: the connection is at hand, and nothing is written yet."""
         call = _call.get()
         if call is not None:
-            if any(envelope.licence.expired() for envelope in call.envelopes):
-                raise LicenceOver
+            for envelope in call.envelopes:
+                if envelope.licence.expired():
+                    raise LicenceOver
             call.written = True
         return await super().send(conn)
 
@@ -112,7 +113,7 @@ class Client:
     async def post(self, call: Call) -> Answer | Lost:
         """Make a call. LicenceOver where it was too late, directly before the first byte."""
         call.written = False
-        head: Answer | None = None
+        response: aiohttp.ClientResponse | None = None
         async with self._slots:
             before = _call.set(call)
             try:
@@ -122,11 +123,12 @@ class Client:
                         call.method, call.url, data=_data(call.body), headers=call.headers, allow_redirects=False
                     ) as response,
                 ):
-                    head = Answer(response.status, response.headers, None, cut_off=True)
                     body = await _read(response, self._bounds.answer_bytes_max)
                     return Answer(response.status, response.headers, body)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
-                return head or _lost(call, trouble)
+                if response is None:
+                    return _lost(call, trouble)
+                return Answer(response.status, response.headers, None, cut_off=True)
             finally:
                 _call.reset(before)
 
@@ -188,6 +190,8 @@ def _why(call: Call, trouble: Exception) -> str:
 
 async def _read(response: aiohttp.ClientResponse, bytes_max: int) -> bytes | None:
     """The body, or None where it is too long: then nothing more of it is read."""
+    if (length := response.content_length) is not None and length <= bytes_max:
+        return await response.read()
     pieces: list[bytes] = []
     size = 0
     async for piece in response.content.iter_any():
