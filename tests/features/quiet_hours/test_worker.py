@@ -188,6 +188,29 @@ async def test_the_zone_is_the_contacts_then_the_numbers_then_the_workspaces(
         assert await put_off("+4917012345") is False
 
 
+async def test_each_of_a_batch_goes_by_a_zone_of_its_own(scene: Scene, reader: QuietHoursReader) -> None:
+    """It is quiet in Tokyo. All of a batch are asked about together, and for some the country of the number says it."""
+    local = datetime.now(UTC).astimezone(ZoneInfo("Asia/Tokyo"))
+    hours = Period(_hour(local - timedelta(minutes=30)), _hour(local + timedelta(minutes=30)))
+    await _put(scene, reader, NewQuietHours(quiet=[hours]))
+
+    async def put_off(*recipients: str) -> list[bool]:
+        ids = await scene.write(len(recipients))
+        for number, recipient in zip(ids, recipients, strict=True):
+            await scene.value("UPDATE dispatcher.deliveries SET recipient = $2 WHERE id = $1", number, recipient)
+        items = sorted((one for one in await scene.claim() if one.id in ids), key=lambda one: one.id)
+        return [outcome is not None for outcome in await _put_off(reader, items)]
+
+    assert await put_off("+4917012345", "+4917012346") == [False, False]
+    assert await put_off("+4917012345", "+81312345678", "+4917012346") == [False, True, False]
+    assert await put_off("+81312345678", "+4917012345") == [True, False]
+    await scene.value(
+        """SELECT dispatcher.put_contact('default', 'default', 'ann', '{"time_zone": "Asia/Tokyo",
+           "addresses": [{"kind": "phone", "address": "+4917012346", "written": "x"}]}', 'put', NULL, 'ann')"""
+    )
+    assert await put_off("+4917012345", "+4917012346") == [False, True]
+
+
 async def test_a_key_is_not_outlived(scene: Scene, reader: QuietHoursReader) -> None:
     """It may have gone out, and its provider knows the key for an hour yet: it is not moved by two."""
     await _put(scene, reader, quiet(1))
