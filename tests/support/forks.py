@@ -21,8 +21,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -38,8 +38,8 @@ STREAMS = 5
 NUMBER = struct.Struct("<i")
 # Which test is under way: another one for each.
 TEST = "PYTEST_CURRENT_TEST"
-# They stay, write logs, or are made to die: each is a fork of its own.
-ALONE = frozenset({"serve", "selftest", "demo", "quarantine"})
+# They stay, or write logs: each is a fork of its own.
+ALONE = frozenset({"serve", "selftest", "demo"})
 
 
 def plain_environment() -> dict[str, str]:
@@ -122,8 +122,10 @@ class Forks:
         """Whether a program with this environment may be a fork."""
         return {name: text for name, text in environment.items() if not _is_ours(name)} == self.environment
 
-    def start(self, arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]) -> Child:
-        """Fork a program with these standard streams."""
+    def start(
+        self, arguments: Sequence[str] | None, environment: dict[str, str], streams: tuple[int, int, int]
+    ) -> Child:
+        """Fork a program with these standard streams; without arguments at all, what runs one command after another."""
         return Child(_ask(self._control, arguments, environment, streams))
 
     def run(
@@ -132,26 +134,35 @@ class Forks:
         """Run one to its end, with what it says."""
         said = [os.memfd_create("out"), os.memfd_create("err")]
         reads, writes = os.pipe()
-        alone = bool(ALONE.intersection(arguments)) or "FAULT" in environment
-        is_next = not alone and self._is_free.acquire(blocking=False)
-        try:
-            start = self._among_commands().start if is_next else self.start
-            child = start(arguments, environment, (reads, said[0], said[1]))
-        finally:
-            os.close(reads)
-        writing = threading.Thread(target=_write, args=(writes, stdin))
-        writing.start()
-        try:
-            code = child.wait(seconds)
-        except BaseException:
-            child.kill()
-            raise
-        finally:
-            if is_next:
-                self._is_free.release()
-            writing.join()
-            out, err = (_content(one) for one in said)
+        with self._starting(arguments, environment) as start:
+            try:
+                child = start(arguments, environment, (reads, said[0], said[1]))
+            finally:
+                os.close(reads)
+            writing = threading.Thread(target=_write, args=(writes, stdin))
+            writing.start()
+            try:
+                code = child.wait(seconds)
+            except BaseException:
+                child.kill()
+                raise
+            finally:
+                writing.join()
+                out, err = (_content(one) for one in said)
         return subprocess.CompletedProcess(list(arguments), code, out, err)
+
+    @contextmanager
+    def _starting(self, arguments: Sequence[str], environment: dict[str, str]) -> Iterator[Callable[..., Child]]:
+        """How a program is started that comes to its end meanwhile: among the commands, unless they are busy or it may
+        not be one of them. What is made to die has a fork of its own, too."""
+        alone = bool(ALONE.intersection(arguments)) or "FAULT" in environment
+        if alone or not self._is_free.acquire(blocking=False):
+            yield self.start
+            return
+        try:
+            yield self._among_commands().start
+        finally:
+            self._is_free.release()
 
     def _among_commands(self) -> "Commands":
         if self._commands is None or self._commands.process.poll() is not None:
@@ -170,7 +181,7 @@ class Commands:
     def __init__(self, forks: Forks) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self.process = forks.start([], {}, (theirs.fileno(), 1, 2))
+            self.process = forks.start(None, {}, (theirs.fileno(), 1, 2))
 
     def start(self, arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]) -> Child:
         """Begin a command with these standard streams."""
@@ -178,14 +189,14 @@ class Commands:
 
 
 def _ask(
-    control: socket.socket, arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]
+    control: socket.socket, arguments: Sequence[str] | None, environment: dict[str, str], streams: tuple[int, int, int]
 ) -> int:
     """Ask for a program. Answers where its pid and its end are told."""
     asked = os.memfd_create("asked")
     told, tells = os.pipe()
     try:
         with os.fdopen(os.dup(asked), "wb") as file:
-            file.write(json.dumps([list(arguments), environment]).encode())
+            file.write(json.dumps([arguments, environment]).encode())
         socket.send_fds(control, [b"!"], [asked, *streams, tells])
     finally:
         os.close(asked)
@@ -298,9 +309,9 @@ def _become(streams: list[int]) -> bool:
         os.close(stream)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [str(ROOT / "dispatcher" / "__main__.py"), *arguments]
+    sys.argv = [str(ROOT / "dispatcher" / "__main__.py"), *(arguments or ())]
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return bool(arguments)
+    return arguments is not None
 
 
 def _run_commands() -> None:
