@@ -56,19 +56,23 @@ CREATE FUNCTION dispatcher.input_faults(
 ) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    faults jsonb;
+    faults jsonb := '[]';
     used   record;
     called text;
     fault  text;
 BEGIN
-    SELECT coalesce(jsonb_agg(jsonb_build_object('path', '$.' || f, 'kind', 'field', 'name', f, 'words', 'is required')
-                              ORDER BY o), '[]')
-      INTO faults FROM unnest(p_version.required_fields) WITH ORDINALITY AS r (f, o)
-     WHERE NOT dispatcher.has_path(p_input, dispatcher.path_steps(f));
+    -- Nothing is looked for in empty lists, which most versions have: each look takes 4 us.
+    IF p_version.required_fields <> '{}' THEN
+        SELECT faults || coalesce(jsonb_agg(jsonb_build_object('path', '$.' || f, 'kind', 'field', 'name', f,
+                   'words', 'is required') ORDER BY o), '[]')
+          INTO faults FROM unnest(p_version.required_fields) WITH ORDINALITY AS r (f, o)
+         WHERE NOT dispatcher.has_path(p_input, dispatcher.path_steps(f));
+    END IF;
     SELECT faults || coalesce(jsonb_agg(jsonb_build_object('path', '$.' || (r.value ->> 'path'), 'kind', 'variable',
                'name', r.value ->> 'path', 'words', 'is read by the workflow') ORDER BY r.ordinality), '[]')
       INTO faults FROM jsonb_array_elements(p_version.reads) WITH ORDINALITY AS r
      WHERE NOT dispatcher.has_path(p_input, ARRAY(SELECT jsonb_array_elements_text(r.value -> 'at')));
+    IF p_version.templates = '[]' THEN RETURN faults; END IF;
     FOR used IN
         SELECT s.value ->> 'name' AS name, s.value -> 'variable' ->> 'path' AS variable, s.value ->> 'channel' AS channel,
                coalesce((s.value ->> 'steps')::integer, 0) AS steps,
