@@ -37,6 +37,8 @@ def serve(session: Session, migrate: MigrateOption = False) -> None:
         # What is there by now stays. Looking through all of it for garbage took 40 ms each time, three times a second
         # under load: an eighth of what the API can do, and of each hundred requests one waited for it.
         gc.freeze()
+        # What is new is looked through after 10,000 objects in place of 700: 3 % less work for a message by HTTP.
+        gc.set_threshold(10_000)
         await app.serve()
 
     session.launch(run())
