@@ -6,7 +6,7 @@ answer than it was told to.
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from io import BytesIO
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from aiohttp.abc import AbstractResolver
 from msgspec import Struct
 
 from channels.contract import Envelope
+from channels.shared.web.deadlines import Deadline, Deadlines
 from channels.shared.web.guard import Forbidden, Guard
 
 CONNECT_SECONDS_MAX = 10.0
@@ -102,6 +103,7 @@ class Client:
         self._bounds = bounds
         self._resolver = resolver
         self._slots = asyncio.Semaphore(bounds.connections)
+        self._deadlines = Deadlines()
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -114,23 +116,25 @@ class Client:
         """Make a call. LicenceOver where it was too late, directly before the first byte."""
         call.written = False
         response: aiohttp.ClientResponse | None = None
-        async with self._slots:
-            before = _call.set(call)
-            try:
-                async with (
-                    asyncio.timeout(call.seconds),
-                    self._open().request(
-                        call.method, call.url, data=_data(call.body), headers=call.headers, allow_redirects=False
-                    ) as response,
-                ):
-                    body = await _read(response, self._bounds.answer_bytes_max)
-                    return Answer(response.status, response.headers, body)
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
-                if response is None:
-                    return _lost(call, trouble)
-                return Answer(response.status, response.headers, None, cut_off=True)
-            finally:
-                _call.reset(before)
+        await self._slots.acquire()
+        before = _call.set(call)
+        try:
+            with Deadline(self._deadlines, call.seconds):
+                response = await self._open().request(
+                    call.method, call.url, data=_data(call.body), headers=call.headers, allow_redirects=False
+                )
+                body = await _read(response, self._bounds.answer_bytes_max)
+                return Answer(response.status, response.headers, body)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
+            if response is None:
+                return _lost(call, trouble)
+            return Answer(response.status, response.headers, None, cut_off=True)
+        finally:
+            _call.reset(before)
+            self._slots.release()
+            # One that was read to its end has let go of its connection already.
+            if response is not None and not response.closed:
+                response.close()
 
     async def close(self) -> None:
         """Close for good: calls that were about to begin find no connection."""
@@ -188,10 +192,14 @@ def _why(call: Call, trouble: Exception) -> str:
             return type(trouble).__name__
 
 
-async def _read(response: aiohttp.ClientResponse, bytes_max: int) -> bytes | None:
+def _read(response: aiohttp.ClientResponse, bytes_max: int) -> Awaitable[bytes | None]:
     """The body, or None where it is too long: then nothing more of it is read."""
     if (length := response.content_length) is not None and length <= bytes_max:
-        return await response.read()
+        return response.read()
+    return _read_pieces(response, bytes_max)
+
+
+async def _read_pieces(response: aiohttp.ClientResponse, bytes_max: int) -> bytes | None:
     pieces: list[bytes] = []
     size = 0
     async for piece in response.content.iter_any():

@@ -118,15 +118,17 @@ class Endless:
 
 
 class Silent:
-    """Nothing, until it is let go; with `head` the first half of a success comes before the silence."""
+    """Nothing, until it is let go; with `head` the first half of a success comes before the silence, and says how long
+    the whole is where it is `sized`."""
 
-    def __init__(self, head: bool = False) -> None:
+    def __init__(self, head: bool = False, sized: bool = True) -> None:
         self.begun = asyncio.Event()
         self.let_go = asyncio.Event()
         self._head = head
+        self._headers = {"Content-Length": "100"} if sized else {}
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(status=200, headers={"Content-Length": "100"})
+        response = web.StreamResponse(status=200, headers=self._headers)
         if self._head:
             await response.prepare(http)
             await response.write(b'{"success": tr')

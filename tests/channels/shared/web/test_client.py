@@ -161,6 +161,19 @@ async def test_silence_ends_with_the_time_out(fake: FakeServer, head: bool) -> N
         assert answer == Lost(written=True, why="waited 0.2 s for the answer")
 
 
+@pytest.mark.parametrize("sized", [False, True])
+async def test_what_is_cut_off_leaves_no_connection_behind(fake: FakeServer, sized: bool) -> None:
+    # In debug mode an answer that is dropped with its connection complains.
+    asyncio.get_running_loop().set_debug(True)
+    silent = Silent(head=True, sized=sized)
+    fake.next.append(silent)
+    client = Client(Guard(LOOPBACK), Bounds(1, 1024, 4.0))
+    answers = [await client.post(call(fake.url, seconds)) for seconds in (0.2, 10.0)]
+    silent.let_go.set()
+    await client.close()
+    assert [(answer.body, answer.cut_off) for answer in answers] == [(None, True), (b"{}", False)]  # type: ignore[union-attr]  # they are answers
+
+
 async def test_a_lost_connection_tells_whether_the_request_was_sent(fake: FakeServer) -> None:
     fake.next.append(dropped)
     (answer,) = await posted(call(fake.url))
