@@ -1,19 +1,21 @@
 """The client: one request over a persistent connection to a guarded address, and how far it came without an answer.
 
 It never follows a redirect, never repeats a request, takes no proxy from the environment, and reads no more of an
-answer than it was told to.
+answer than it was told to. It uses the parts of aiohttp of which a session is made: a session looks for redirects,
+cookies and proxies in each call, which takes a fifth of it.
 """
 
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Mapping, Sequence
-from contextvars import ContextVar
 from io import BytesIO
 from urllib.parse import quote
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
 from msgspec import Struct
+from multidict import CIMultiDict
+from yarl import URL
 
 from channels.contract import Envelope
 from channels.shared.web.deadlines import Deadline, Deadlines
@@ -22,6 +24,17 @@ from channels.shared.web.guard import Forbidden, Guard
 CONNECT_SECONDS_MAX = 10.0
 # A longer body is written piece by piece, so that it does not hold the event loop.
 PIECE_BYTES_MAX = 1024 * 1024
+# Each call as a whole has a bound of its own.
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX)
+_SCHEMES = frozenset({"http", "https"})
+_HEADERS = CIMultiDict(
+    {
+        "User-Agent": "dispatcher",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+    }
+)
 
 
 class Bounds(Struct, frozen=True):
@@ -77,24 +90,6 @@ class LicenceOver(Exception):  # noqa: N818 - it is no error: it is too late
     """It is too late to begin."""
 
 
-# The call that this task makes: the request below is made by the session, and knows nothing of it.
-_call: ContextVar[Call | None] = ContextVar("call", default=None)
-
-
-class _Request(aiohttp.ClientRequest):
-    """A request that begins only where its call may. (A session's trace can say the same, at 20 µs a call.)"""
-
-    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        """Send it: the connection is at hand, and nothing is written yet."""
-        call = _call.get()
-        if call is not None:
-            for envelope in call.envelopes:
-                if envelope.licence.expired():
-                    raise LicenceOver
-            call.written = True
-        return await super().send(conn)
-
-
 class Client:
     """Connections to the addresses that its guard allows."""
 
@@ -104,12 +99,12 @@ class Client:
         self._resolver = resolver
         self._slots = asyncio.Semaphore(bounds.connections)
         self._deadlines = Deadlines()
-        self._session: aiohttp.ClientSession | None = None
+        self._connector: aiohttp.TCPConnector | None = None
         self._closed = False
 
     async def reach(self, url: str) -> None:
         """Return when a server answers, with any status: the connection stays open for the calls that follow."""
-        async with asyncio.timeout(CONNECT_SECONDS_MAX), self._open().head(url, allow_redirects=False):
+        async with asyncio.timeout(CONNECT_SECONDS_MAX), await self._answer(Call([], url, {}, b"", method="HEAD")):
             pass
 
     async def post(self, call: Call) -> Answer | Lost:
@@ -117,12 +112,9 @@ class Client:
         call.written = False
         response: aiohttp.ClientResponse | None = None
         await self._slots.acquire()
-        before = _call.set(call)
         try:
             with Deadline(self._deadlines, call.seconds):
-                response = await self._open().request(
-                    call.method, call.url, data=_data(call.body), headers=call.headers, allow_redirects=False
-                )
+                response = await self._answer(call)
                 body = await _read(response, self._bounds.answer_bytes_max)
                 return Answer(response.status, response.headers, body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
@@ -130,7 +122,6 @@ class Client:
                 return _lost(call, trouble)
             return Answer(response.status, response.headers, None, cut_off=True)
         finally:
-            _call.reset(before)
             self._slots.release()
             # One that was read to its end has let go of its connection already.
             if response is not None and not response.closed:
@@ -139,35 +130,65 @@ class Client:
     async def close(self) -> None:
         """Close for good: calls that were about to begin find no connection."""
         self._closed = True
-        if self._session is not None:
-            await self._session.close()
+        if self._connector is not None:
+            await self._connector.close()
 
-    def _open(self) -> aiohttp.ClientSession:
+    async def _answer(self, call: Call) -> aiohttp.ClientResponse:
+        """The head of the answer to a call."""
+        connector = self._open()
+        request = _request(call)
+        try:
+            connection = await connector.connect(request, [], _TIMEOUT)
+        except TimeoutError as late:
+            raise aiohttp.ConnectionTimeoutError(f"no connection to {request.url.host}") from late
+        try:
+            _begin(call, connection)
+            response = await request.send(connection)
+            try:
+                return await response.start(connection)
+            except BaseException:
+                response.close()
+                raise
+        except BaseException:
+            connection.close()
+            raise
+
+    def _open(self) -> aiohttp.TCPConnector:
         if self._closed:
             raise aiohttp.ClientConnectionError("closed")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=self._bounds.connections,
-                    keepalive_timeout=self._bounds.keep_seconds,
-                    enable_cleanup_closed=False,
-                    resolver=self._resolver,
-                    socket_factory=self._guard.socket,
-                ),
-                # Each call as a whole has its own bound.
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
-                headers={
-                    "User-Agent": "dispatcher",
-                    "Accept": "application/json",
-                    "Accept-Encoding": "identity",
-                    "Content-Type": "application/json",
-                },
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                trust_env=False,
-                request_class=_Request,
+        if self._connector is None:
+            self._connector = aiohttp.TCPConnector(
+                limit=self._bounds.connections,
+                keepalive_timeout=self._bounds.keep_seconds,
+                enable_cleanup_closed=False,
+                resolver=self._resolver,
+                socket_factory=self._guard.socket,
             )
-        return self._session
+        return self._connector
+
+
+def _request(call: Call) -> aiohttp.ClientRequest:
+    url = URL(call.url)
+    if url.scheme not in _SCHEMES:
+        raise aiohttp.NonHttpUrlClientError(url)
+    headers = CIMultiDict(_HEADERS)
+    headers.update(call.headers)
+    return aiohttp.ClientRequest(
+        call.method, url, headers=headers, data=_data(call.body), loop=asyncio.get_running_loop()
+    )
+
+
+def _begin(call: Call, connection: aiohttp.connector.Connection) -> None:
+    """Begin a call where its messages still may go: the connection is at hand, and nothing is written yet."""
+    if connection.protocol is None:
+        raise aiohttp.ClientConnectionError("closed")
+    connection.protocol.set_response_params(
+        skip_payload=call.method == "HEAD", read_until_eof=True, auto_decompress=False
+    )
+    for envelope in call.envelopes:
+        if envelope.licence.expired():
+            raise LicenceOver
+    call.written = True
 
 
 def _data(body: bytes) -> bytes | BytesIO | None:

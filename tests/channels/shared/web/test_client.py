@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver
 
@@ -161,17 +162,28 @@ async def test_silence_ends_with_the_time_out(fake: FakeServer, head: bool) -> N
         assert answer == Lost(written=True, why="waited 0.2 s for the answer")
 
 
-@pytest.mark.parametrize("sized", [False, True])
-async def test_what_is_cut_off_leaves_no_connection_behind(fake: FakeServer, sized: bool) -> None:
+@pytest.mark.parametrize(("head", "sized"), [(False, True), (True, True), (True, False)])
+async def test_what_is_cut_off_leaves_no_connection_behind(fake: FakeServer, head: bool, sized: bool) -> None:
     # In debug mode an answer that is dropped with its connection complains.
     asyncio.get_running_loop().set_debug(True)
-    silent = Silent(head=True, sized=sized)
+    silent = Silent(head, sized)
     fake.next.append(silent)
     client = Client(Guard(LOOPBACK), Bounds(1, 1024, 4.0))
-    answers = [await client.post(call(fake.url, seconds)) for seconds in (0.2, 10.0)]
+    await client.post(call(fake.url, seconds=0.2))
+    answer = await client.post(call(fake.url, seconds=10.0))
     silent.let_go.set()
     await client.close()
-    assert [(answer.body, answer.cut_off) for answer in answers] == [(None, True), (b"{}", False)]  # type: ignore[union-attr]  # they are answers
+    assert answer == Answer(200, answer.headers, b"{}")  # type: ignore[union-attr]  # it is one
+
+
+async def test_a_connection_that_does_not_come_is_told_from_an_answer(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hanging(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", hanging)
+    assert await posted(call(fake.url)) == [Lost(written=False, why="waited 10 s for a connection")]
 
 
 async def test_a_lost_connection_tells_whether_the_request_was_sent(fake: FakeServer) -> None:
