@@ -1,12 +1,15 @@
 """What requests of a large workspace read, by plans that were made for a small one, or before anybody had counted."""
 
+from collections.abc import AsyncIterator
+
 import asyncpg
 import pytest
 
 from dispatcher.db.database import SESSION
 from dispatcher.db.statements import statements
+from tests.support.databases import TEMPLATE, new_database
 from tests.support.explained import literal
-from tests.support.scene import Connection, Scene
+from tests.support.scene import Connection
 
 MANY = 4_000
 ROWS_MAX = 500
@@ -87,20 +90,30 @@ async def _ask(session: Connection, workspace: str, statement: str) -> list[asyn
         return await session.fetch(statement)
 
 
-@pytest.fixture(params=["never_counted", "counted"])
-async def session(url: str, scene: Scene, request: pytest.FixtureRequest) -> Connection:
-    """A session with the program's own settings, on a database with a large workspace and a small one."""
-    connection: Connection = await asyncpg.connect(url, server_settings=SESSION)
-    for table in ("deliveries", "delivery_state", "operator_actions", "contacts", "contact_addresses", "api_keys"):
-        await connection.execute(f"ALTER TABLE dispatcher.{table} SET (autovacuum_enabled = off)")
-    for workspace, count in (("small", 1), (WHOSE[1], MANY)):
-        for statement in (FILL, MEET, GIVE):
-            await connection.execute(statement, workspace, count)
-    for statement in (HOLD, ACT, REACH, TAKE):
-        await connection.execute(statement)
-    if request.param == "counted":
-        await connection.execute("ANALYZE")
-    return connection
+@pytest.fixture(scope="module", params=["never_counted", "counted"])
+async def filled(template: str, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """A database with a large workspace and a small one."""
+    async with new_database(template, TEMPLATE) as url:
+        connection = await asyncpg.connect(url, server_settings=SESSION)
+        for table in ("deliveries", "delivery_state", "operator_actions", "contacts", "contact_addresses", "api_keys"):
+            await connection.execute(f"ALTER TABLE dispatcher.{table} SET (autovacuum_enabled = off)")
+        for workspace, count in (("small", 1), (WHOSE[1], MANY)):
+            for statement in (FILL, MEET, GIVE):
+                await connection.execute(statement, workspace, count)
+        for statement in (HOLD, ACT, REACH, TAKE):
+            await connection.execute(statement)
+        if request.param == "counted":
+            await connection.execute("ANALYZE")
+        await connection.close()
+        yield url
+
+
+@pytest.fixture
+async def session(filled: str) -> AsyncIterator[Connection]:
+    """A session with the program's own settings."""
+    connection = await asyncpg.connect(filled, server_settings=SESSION)
+    yield connection
+    await connection.close()
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -114,7 +127,6 @@ async def test_a_plan_that_a_small_workspace_has_begun_reads_no_large_one(sessio
     told = await _ask(
         session, WHOSE[1], f"EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) EXECUTE asked ({values})"
     )
-    await session.close()
     plan = "\n".join(line[0] for line in told)
     rows = [
         int(line.split("rows=")[1].split()[0].split(".")[0]) for line in plan.splitlines() if "actual rows=" in line
@@ -137,7 +149,6 @@ async def test_the_audit_of_a_key_uses_the_index(session: Connection) -> None:
         .replace("$4", "51")
         .replace("$5", str(LAST)),
     )
-    await session.close()
     plan = "\n".join(line[0] for line in told)
     assert "api_key_actions_by_key" in plan, plan
     assert "BitmapAnd" not in plan, plan

@@ -7,6 +7,7 @@ import pytest
 
 from dispatcher.db.database import SESSION
 from dispatcher.db.statements import statements
+from tests.support.databases import TEMPLATE, new_database
 from tests.support.explained import explained
 from tests.support.flows import put
 from tests.support.scene import Connection, Scene
@@ -17,32 +18,44 @@ _SQL = statements("dispatcher.features.runs.walk.walking")
 _SETTLING = statements("dispatcher.features.runs.walk.settling")
 
 
-@pytest.fixture(params=["statistics_of_empty_tables", "fresh_statistics"])
-async def session(url: str, scene: Scene, request: pytest.FixtureRequest) -> AsyncIterator[Connection]:
-    """A session with the program's own settings, on a database where many runs wait and a few are due or woken."""
-    connection = await asyncpg.connect(url, server_settings=SESSION)
-    await put(connection)
-    tables = "dispatcher.runs, dispatcher.wakes, dispatcher.walks, dispatcher.deliveries, dispatcher.delivery_state"
-    if "fresh" not in request.param:
-        await connection.execute(f"ANALYZE {tables}")
-    await _wait(connection, WAITING)
-    await connection.execute(
-        """INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template)
-           SELECT id, 'mail', id, 'sms', '+4917012345', '{"body": "x"}' FROM dispatcher.runs"""
-    )
-    first = await connection.fetchval("SELECT min(id) FROM dispatcher.runs")
-    await connection.execute(
-        "UPDATE dispatcher.runs SET available_at = now() - interval '1 s' WHERE id < $1", first + DUE
-    )
-    await connection.execute(
-        "INSERT INTO dispatcher.wakes SELECT $1 + n % 10 FROM generate_series(1, 100) AS n", first + DUE
-    )
-    await connection.execute(
-        "UPDATE dispatcher.runs SET takes = 1, available_at = now() - interval '1 s' WHERE id = $1", first + 3 * DUE
-    )
-    if "fresh" in request.param:
-        await connection.execute(f"ANALYZE {tables}")
+@pytest.fixture(scope="module", params=["statistics_of_empty_tables", "fresh_statistics"])
+async def filled(template: str, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """A database where many runs wait and a few are due or woken."""
+    async with new_database(template, TEMPLATE) as url:
+        connection = await asyncpg.connect(url, server_settings=SESSION)
+        await put(connection)
+        tables = "dispatcher.runs, dispatcher.wakes, dispatcher.walks, dispatcher.deliveries, dispatcher.delivery_state"
+        if "fresh" not in request.param:
+            await connection.execute(f"ANALYZE {tables}")
+        await _wait(connection, WAITING)
+        await connection.execute(
+            """INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template)
+               SELECT id, 'mail', id, 'sms', '+4917012345', '{"body": "x"}' FROM dispatcher.runs"""
+        )
+        first = await connection.fetchval("SELECT min(id) FROM dispatcher.runs")
+        await connection.execute(
+            "UPDATE dispatcher.runs SET available_at = now() - interval '1 s' WHERE id < $1", first + DUE
+        )
+        await connection.execute(
+            "INSERT INTO dispatcher.wakes SELECT $1 + n % 10 FROM generate_series(1, 100) AS n", first + DUE
+        )
+        await connection.execute(
+            "UPDATE dispatcher.runs SET takes = 1, available_at = now() - interval '1 s' WHERE id = $1", first + 3 * DUE
+        )
+        if "fresh" in request.param:
+            await connection.execute(f"ANALYZE {tables}")
+        await connection.close()
+        yield url
+
+
+@pytest.fixture
+async def session(filled: str) -> AsyncIterator[Connection]:
+    """A session with the program's own settings, which takes back what it does."""
+    connection = await asyncpg.connect(filled, server_settings=SESSION)
+    transaction = connection.transaction()
+    await transaction.start()
     yield connection
+    await transaction.rollback()
     await connection.close()
 
 
