@@ -17,6 +17,7 @@ from dispatcher.features.cells.moving import mover as movers
 from dispatcher.features.cells.moving import standing_still
 from dispatcher.features.cells.moving.plan import plan_of
 from dispatcher.features.cells.moving.rows import copying
+from dispatcher.features.cells.moving.rows.digests import columns_of
 from dispatcher.features.cells.moving.rows.tables import rows_of, tables
 from tests.features.cells.moving.conftest import TENANT, Cells
 from tests.support.home import furnish
@@ -336,6 +337,15 @@ async def test_all_reasons_against_a_move_are_said_at_once(cells: Cells) -> None
         *("target.deliveries", "target.delivery_state"),
     ]
     assert await cells.states() == (None, None)
+
+
+async def test_the_same_columns_are_the_same_wherever_a_catalogue_keeps_them(cells: Cells) -> None:
+    """What is altered and altered back stands elsewhere in the catalogue."""
+    for statistics in (100, -1):
+        await cells.second.execute(
+            f"ALTER TABLE dispatcher.plan_versions ALTER COLUMN definition SET STATISTICS {statistics}"
+        )
+    assert await columns_of(cells.first) == await columns_of(cells.second)
 
 
 async def test_an_unknown_tenant_is_refused(cells: Cells) -> None:

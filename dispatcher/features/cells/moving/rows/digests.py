@@ -119,7 +119,8 @@ async def columns_of(connection: Connection) -> dict[str, Columns]:
     found = await connection.fetch(
         """
         SELECT c.relname AS name, array_agg(a.attname::text ORDER BY a.attname) AS columns,
-               coalesce(array_agg(a.attname::text) FILTER (WHERE a.atttypid = 'json'::regtype), '{}') AS as_text
+               coalesce(array_agg(a.attname::text ORDER BY a.attname) FILTER (WHERE a.atttypid = 'json'::regtype), '{}')
+                   AS as_text
           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
            AND a.attgenerated = ''
          WHERE c.relkind IN ('r', 'p')
