@@ -104,8 +104,8 @@ class Forks:
 
     def __init__(self) -> None:
         self.environment = plain_environment()
-        self._commands: Commands | None = None
-        self._is_free = threading.Lock()
+        # What runs one command after another, and does not just now.
+        self._idle: list[Commands] = []
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             # Its standard input is a pipe, as the children's is: what is known of it when it starts holds for theirs.
@@ -153,21 +153,23 @@ class Forks:
 
     @contextmanager
     def _starting(self, arguments: Sequence[str], environment: dict[str, str]) -> Iterator[Callable[..., Child]]:
-        """How a program is started that comes to its end meanwhile: among the commands, unless they are busy or it may
-        not be one of them. What is made to die has a fork of its own, too."""
-        alone = bool(ALONE.intersection(arguments)) or "FAULT" in environment
-        if alone or not self._is_free.acquire(blocking=False):
+        """How a program is started that comes to its end meanwhile: among the commands, unless it may not be one of
+        them. What is made to die has a fork of its own, too."""
+        if ALONE.intersection(arguments) or "FAULT" in environment:
             yield self.start
             return
+        commands = self._take_idle()
         try:
-            yield self._among_commands().start
+            yield commands.start
         finally:
-            self._is_free.release()
+            self._idle.append(commands)
 
-    def _among_commands(self) -> "Commands":
-        if self._commands is None or self._commands.process.poll() is not None:
-            self._commands = Commands(self)
-        return self._commands
+    def _take_idle(self) -> "Commands":
+        while self._idle:
+            commands = self._idle.pop()
+            if commands.process.poll() is None:
+                return commands
+        return Commands(self)
 
     def end(self) -> None:
         """End it, and with it whatever it has forked."""
