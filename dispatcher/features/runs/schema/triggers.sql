@@ -68,10 +68,16 @@ BEGIN
           INTO faults FROM unnest(p_version.required_fields) WITH ORDINALITY AS r (f, o)
          WHERE NOT dispatcher.has_path(p_input, dispatcher.path_steps(f));
     END IF;
-    SELECT faults || coalesce(jsonb_agg(jsonb_build_object('path', '$.' || (r.value ->> 'path'), 'kind', 'variable',
-               'name', r.value ->> 'path', 'words', 'is read by the workflow') ORDER BY r.ordinality), '[]')
-      INTO faults FROM jsonb_array_elements(p_version.reads) WITH ORDINALITY AS r
-     WHERE NOT dispatcher.has_path(p_input, ARRAY(SELECT jsonb_array_elements_text(r.value -> 'at')));
+    FOR used IN
+        SELECT r.value ->> 'path' AS name, ARRAY(SELECT jsonb_array_elements_text(r.value -> 'at')) AS at
+          FROM jsonb_array_elements(p_version.reads) AS r
+    LOOP
+        -- (#> alone takes a fifth of has_path, and finds most.)
+        IF (p_input #> used.at) IS NULL AND NOT dispatcher.has_path(p_input, used.at) THEN
+            faults := faults || jsonb_build_object('path', '$.' || used.name, 'kind', 'variable', 'name', used.name,
+                                                   'words', 'is read by the workflow');
+        END IF;
+    END LOOP;
     IF p_version.templates = '[]' THEN RETURN faults; END IF;
     FOR used IN
         SELECT s.value ->> 'name' AS name, s.value -> 'variable' ->> 'path' AS variable, s.value ->> 'channel' AS channel,
