@@ -70,8 +70,6 @@ def _notification(parts: Mapping[str, str]) -> Fields:
 
 def _data(parts: Mapping[str, str], options: Mapping[str, Any]) -> Fields:
     """The data of the option, and over them those of the part."""
-    if not options and not parts.get("data"):
-        return {}
     given = options.get("data") or {}
     if not isinstance(given, Mapping):
         raise Unsendable("options.data: is not an object of texts by name; write it as one")

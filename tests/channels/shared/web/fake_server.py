@@ -5,6 +5,7 @@ import json
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from ssl import SSLContext
 from typing import Any, Self
 
 from aiohttp import web
@@ -31,7 +32,8 @@ Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class FakeServer:
     """The server. `next` are behaviours for the next requests, one each; afterwards it behaves as `always` says."""
 
-    def __init__(self, always: Behaviour) -> None:
+    def __init__(self, always: Behaviour, tls: SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Request] = []
         self.next: deque[Behaviour] = deque()
         self.always = always
@@ -41,14 +43,14 @@ class FakeServer:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.port}/call"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}/call"
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._take)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
         self.port = self._runner.addresses[0][1]
         # The same server under another address, which stands for a public one.
         await web.TCPSite(self._runner, ELSEWHERE, self.port).start()

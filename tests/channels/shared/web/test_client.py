@@ -1,7 +1,9 @@
 """Properties of the client, over real sockets: where it connects, how much it reads, and how far a call came."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -21,6 +23,7 @@ from tests.channels.shared.web.fake_server import (
     half,
     says,
 )
+from tests.channels.smtp.certificates import Authority
 from tests.channels.smtp.support import envelope
 from tests.support.waits import until
 
@@ -195,6 +198,16 @@ async def test_a_lost_connection_tells_whether_the_request_was_sent(fake: FakeSe
     assert isinstance(answer, Lost)
     assert not answer.written
     assert not answer.forbidden
+
+
+async def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(tmp_path: Path) -> None:
+    own = Authority(tmp_path).sign("server")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(own.certificate, own.key)
+    async with FakeServer(says(200, {}), tls) as fake:
+        answers = await posted(call(fake.url))
+    assert answers == [Lost(written=False, why="ClientConnectorCertificateError")]
+    assert fake.requests == []
 
 
 async def test_nothing_is_written_once_the_licence_is_over(fake: FakeServer) -> None:
